@@ -1,0 +1,42 @@
+//! Every bound of the codec, each with its reason and what happens beyond it.
+//!
+//! No bound stands anywhere else in this crate.
+
+/// Deepest JSON nesting that is read. No provider nests past a few dozen levels; 1,024 leaves room
+/// for tool arguments made by machines and keeps the scanner's bit stack at 128 bytes.
+/// Beyond it the payload is malformed (`stream_interrupted`, or a refused request).
+pub const MAX_DEPTH: usize = 1024;
+
+/// Longest frame (one SSE event, one NDJSON line, one WebSocket message), in bytes. Partial images
+/// reach several MiB in one line; 64 MiB is past any recorded frame by a factor of ten.
+/// Beyond it the stream ends with `stream_interrupted`.
+pub const MAX_FRAME: usize = 64 << 20;
+
+/// Largest whole JSON body (a request without streaming), in bytes: as for a frame.
+pub const MAX_BODY: usize = 64 << 20;
+
+/// Calls of one response. Ten thousand is past any recorded response by a factor of a hundred.
+/// Beyond it the stream ends with `stream_interrupted`.
+pub const MAX_CALLS: usize = 16_384;
+
+/// Content blocks of one response that are tracked by index. Beyond it: `stream_interrupted`.
+pub const MAX_BLOCKS: usize = 65_536;
+
+/// Text kept of one tool call's arguments, in bytes: the frame bound again, since a call may come in one frame.
+/// Beyond it the call is malformed and the stream ends.
+pub const MAX_ARGUMENTS: usize = 64 << 20;
+
+/// Longest name or id that is kept (tool name, call id, response id, model), in bytes.
+/// Vendors allow 64 to 256; a longer one is cut at this length, at a character's edge.
+pub const MAX_NAME: usize = 4096;
+
+/// Head of an error body that is kept in `raw` and searched for wordings, in bytes.
+pub const MAX_ERROR_RAW: usize = 64 << 10;
+
+/// Response headers that pass to a client: count, and bytes of names and values together (rule R18).
+pub const MAX_PASSED_HEADERS: usize = 64;
+/// See [`MAX_PASSED_HEADERS`].
+pub const MAX_PASSED_HEADER_BYTES: usize = 8 << 10;
+
+/// Text held back while it may still become a `<think>` or `</think>` tag: the longest tag less one byte.
+pub const MAX_HELD_TAG: usize = 7;

@@ -1,0 +1,1 @@
+//! The listener of the gateway.

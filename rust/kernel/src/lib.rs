@@ -1,0 +1,1 @@
+//! One attempt over real sockets, driven by whoever polls it.

@@ -1,0 +1,1 @@
+//! A scripted upstream over real sockets: plays given bytes at a given pace.
