@@ -1,0 +1,1 @@
+"""Headrace: a model's stream, carried to whoever decides."""
