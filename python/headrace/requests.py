@@ -7,17 +7,87 @@
 3. `Failure` and `Settlement` show what the native handles of the same shape carry; policy code reads
    their attributes and cannot tell the two apart, so that tests need no socket.
 
+4. Times are seconds; an instant is seconds since the Unix epoch.
+
 No I/O, no provider's field names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
+from headrace.messages import Message, ModelRequest, Options, Part, Tool
+
+__all__ = [
+    "REMOVE",
+    "Answer",
+    "AttemptSpec",
+    "BodyRecipe",
+    "ClientProtocol",
+    "Deadlines",
+    "Deferred",
+    "Failure",
+    "Headers",
+    "Message",
+    "ModelRequest",
+    "Options",
+    "Part",
+    "Plan",
+    "Policy",
+    "PreparedRequest",
+    "Refusal",
+    "Relay",
+    "Removed",
+    "Request",
+    "RuntimeMap",
+    "Secret",
+    "Settlement",
+    "Tool",
+]
+
+T = TypeVar("T")
+Deferred: TypeAlias = T | Coroutine[Any, Any, T]
+"""A value, or a coroutine for it: the caller takes the value at once and makes a task only where there is none yet."""
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
 ClientProtocol = Literal["openai_chat", "openai_responses", "anthropic_messages"]
-Relay = Literal["verbatim", "normalised"]
+Relay = Literal["verbatim", "normalised", "opaque"]
+"""`opaque`: the bytes pass and nobody reads them, as the answer is no model's (a token count)."""
+
+
+class Removed:
+    """The type of `REMOVE`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "REMOVE"
+
+
+REMOVE: Final = Removed()
+"""As the value of an edit: take this key out of the body."""
+
+
+class Secret:
+    """A secret that shows itself to nobody by accident; `reveal()` is the only way to its text."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Give the text. To be called where a header is written or a key compared, and nowhere else."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a Secret is not pickled")
 
 
 class Request(Protocol):
@@ -28,7 +98,8 @@ class Request(Protocol):
         """Ours, told to the client."""
 
     @property
-    def method(self) -> str: ...
+    def method(self) -> str:
+        """As the client wrote it."""
 
     @property
     def path(self) -> str:
@@ -47,27 +118,32 @@ class Request(Protocol):
         """The name that the client asked for."""
 
     @property
-    def stream(self) -> bool: ...
+    def stream(self) -> bool:
+        """Whether the client asked for a stream."""
 
     @property
     def include_usage(self) -> bool:
         """Chat: whether the client asked for the usage chunk."""
 
     @property
-    def body_size(self) -> int: ...
+    def body_size(self) -> int:
+        """Of the client's body, in bytes, after content decoding."""
 
     @property
-    def tool_names(self) -> tuple[str, ...]: ...
+    def tool_names(self) -> tuple[str, ...]:
+        """The declared tools' names, in their order."""
 
     @property
-    def has_images(self) -> bool: ...
+    def has_images(self) -> bool:
+        """Whether any message holds a picture."""
 
     @property
     def state_refs(self) -> tuple[str, ...]:
         """JSON pointers of ids of state held upstream (`previous_response_id`, `conversation`, files)."""
 
     @property
-    def prompt_cache_key(self) -> str | None: ...
+    def prompt_cache_key(self) -> str | None:
+        """The client's own hint of what shares a prefix."""
 
     @property
     def session(self) -> str | None:
@@ -106,7 +182,8 @@ class BodyRecipe(Protocol):
     """How a provider's body is made of the client's. Carried out on the edge thread, without the GIL."""
 
     @property
-    def protocol(self) -> str: ...
+    def protocol(self) -> str:
+        """Of the body it makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +197,54 @@ class Deadlines:
     total: float | None = None
 
 
+def _site(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeMap:
+    """Who will be asked: the resolver's result, and the one credential that was chosen for it."""
+
+    provider: str
+    kind: str
+    model: str
+    """The upstream's own name."""
+    base_url: str
+    protocol: str
+    transport: str = "http"
+    credential: str | None = None
+    settings: Any = None
+    """As the kind's definition declares them."""
+    deadlines: Deadlines = Deadlines()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PreparedRequest:
+    """A request to a provider before it is authorised: no secret is in it."""
+
+    url: str
+    headers: Headers
+    body: BodyRecipe | bytes
+    protocol: str
+    method: str = "POST"
+    transport: str = "http"
+    deadlines: Deadlines = Deadlines()
+    think_tags: bool = False
+    usage_asked: bool = False
+
+    def __repr__(self) -> str:
+        return f"PreparedRequest({self.method} {_site(self.url)}, {self.protocol})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AttemptSpec:
     """One attempt, ready to send. Holds no credential id."""
 
     method: str
     url: str
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-    body: BodyRecipe | bytes = field(repr=False)
+    headers: Headers
+    body: BodyRecipe | bytes
     protocol: str
     transport: str = "http"
     deadlines: Deadlines = Deadlines()
@@ -136,6 +253,15 @@ class AttemptSpec:
     think_tags: bool = False
     usage_asked: bool = False
     """The body asks for the usage chunk on the gateway's behalf, so the edge takes it out for a client who did not."""
+    attempt: int = 1
+    """Which attempt of its request it is."""
+    delay: float = 0.0
+    """Seconds to wait before it begins; a client that leaves meanwhile ends it."""
+    fresh_connection: bool = False
+    """Not over a pooled connection: the last one had died in the pool."""
+
+    def __repr__(self) -> str:
+        return f"AttemptSpec(#{self.attempt} {self.method} {_site(self.url)}, {self.protocol}, delay={self.delay:g})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +285,10 @@ class Refusal:
     param: str | None = None
     retry_at: float | None = None
     """Unix time; becomes `retry-after`."""
+    should_retry: bool | None = None
+    """Becomes `x-should-retry`, which the vendors' SDKs obey."""
     error: Any = field(default=None, repr=False)
-    """The provider's failure that this refusal reports: then the edge tells it (`error_reply`), not the fields above."""
+    """The provider's failure that this refusal reports; the edge then tells it (`error_reply`), not the fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +298,8 @@ class Answer:
     body: bytes
     status: int = 200
     content_type: str = "application/json"
+    headers: Headers = ()
+    """Beside the content type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,3 +353,16 @@ class Settlement:
     total_s: float = 0.0
     losses: tuple[tuple[str, str], ...] = ()
     """(path, action), request side first."""
+
+
+class Policy(Protocol):
+    """What the edge asks: once when a request is whole, once per failed attempt, once at the end."""
+
+    def decide(self, request: Request) -> Deferred[Plan | Refusal | Answer]:
+        """Say what is done with a request. Touches no provider."""
+
+    def next(self, failure: Failure) -> Deferred[AttemptSpec | Refusal]:
+        """Say what follows a failed attempt."""
+
+    def settle(self, settlement: Settlement) -> None:
+        """Take note of what a plan came to; exactly once for each, also when the client left."""
