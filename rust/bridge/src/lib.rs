@@ -2,5 +2,10 @@
 
 use pyo3::prelude::*;
 
+mod toml;
+
 #[pymodule]
-mod _core {}
+mod _core {
+    #[pymodule_export]
+    use crate::toml::toml_document;
+}
