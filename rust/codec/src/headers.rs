@@ -1,1 +1,156 @@
-//! (being built)
+//! Which of a provider's response headers reach a client: rule R18. An allow-list; what it does not name never passes.
+//!
+//! 1. Limits, request ids and a few facts about the answer pass, on success and on failure alike.
+//! 2. A header that the provider's `connection` names does not pass, whatever its own name is.
+//! 3. Names are compared without regard to case and pass as they are spelled. Bounds are `limits.rs`'s;
+//!    one that does not fit is left out, those after it are still looked at.
+//! 4. A value with a control character does not pass: it could end a header line.
+//!
+//! A deny-list must not be added, nor anything that identifies an account, routes a session or frames a body.
+
+use crate::limits::{MAX_PASSED_HEADER_BYTES, MAX_PASSED_HEADERS};
+
+/// Whether a header of this name may pass. [`filter`] also heeds `connection`, values and bounds.
+#[must_use]
+pub fn passes(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    EXACT.contains(&name.as_str())
+        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || name.contains("-ratelimit-")
+        || (name.starts_with("x-codex-") && CODEX_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)))
+}
+
+/// The pairs that may pass, in their order.
+#[must_use]
+pub fn filter(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
+    let hop_by_hop: Vec<&str> = pairs
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("connection"))
+        .flat_map(|(_, value)| value.split(',').map(str::trim))
+        .collect();
+    let mut passed = Vec::new();
+    let mut bytes = 0;
+    for (name, value) in pairs {
+        let named = hop_by_hop.iter().any(|hop| hop.eq_ignore_ascii_case(name));
+        let unclean = value.bytes().any(|b| b < 0x20 && b != b'\t' || b == 0x7F);
+        let size = name.len() + value.len();
+        if named || unclean || !passes(name) || bytes + size > MAX_PASSED_HEADER_BYTES {
+            continue;
+        }
+        if passed.len() == MAX_PASSED_HEADERS {
+            break;
+        }
+        bytes += size;
+        passed.push((name.as_str(), value.as_str()));
+    }
+    passed
+}
+
+const EXACT: [&str; 16] = [
+    "retry-after",
+    "retry-after-ms",
+    "ratelimit",
+    // Support asks for these.
+    "x-request-id",
+    "request-id",
+    "x-oai-request-id",
+    "x-amzn-requestid",
+    "apim-request-id",
+    "x-generation-id",
+    "x-goog-request-id",
+    "cf-ray",
+    // Facts about the answer.
+    "openai-model",
+    "x-reasoning-included",
+    "cf-mitigated",
+    // Limits of a plan; `x-codex-` as a whole also holds state, routing and identity.
+    "x-codex-active-limit",
+    "x-codex-rate-limit-reached-type",
+];
+
+const PREFIXES: [&str; 8] = [
+    "x-ratelimit-",
+    "x-ratelimitbysize-",
+    "ratelimit-",
+    "ratelimitbysize-",
+    "anthropic-ratelimit-",
+    "anthropic-priority-",
+    "anthropic-fast-",
+    "x-codex-credits-",
+];
+
+/// The family of a limit stands in the middle and is not fixed.
+const CODEX_SUFFIXES: [&str; 4] = ["-used-percent", "-window-minutes", "-reset-at", "-limit-name"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn limits_ids_and_facts_pass_in_any_case() {
+        for name in [
+            "X-RateLimit-Remaining-Tokens",
+            "anthropic-ratelimit-unified-5h-utilization",
+            "vendor-ratelimit-reset",
+            "Retry-After-Ms",
+            "ratelimit-policy",
+            "x-codex-primary-used-percent",
+            "x-codex-bengalfox-secondary-reset-at",
+            "x-codex-credits-balance",
+            "X-Request-Id",
+            "cf-mitigated",
+        ] {
+            assert!(passes(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn everything_else_stays_behind() {
+        for name in [
+            "set-cookie",
+            "authorization",
+            "www-authenticate",
+            "content-length",
+            "content-encoding",
+            "transfer-encoding",
+            "connection",
+            "location",
+            "openai-organization",
+            "anthropic-organization-id",
+            "x-codex-turn-state",
+            "x-codex-promo-message",
+            "x-other-used-percent",
+            "x-ratelimit",
+            "server",
+            "",
+        ] {
+            assert!(!passes(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_connection_names_and_what_could_end_a_line_stay_behind() {
+        let pairs = owned(&[
+            ("Connection", "close, X-RateLimit-Limit"),
+            ("x-ratelimit-limit", "1"),
+            ("connection", "request-id"),
+            ("request-id", "r1"),
+            ("x-request-id", "a\r\nset-cookie: b"),
+            ("retry-after", "2"),
+        ]);
+        assert_eq!(filter(&pairs), [("retry-after", "2")]);
+    }
+
+    #[test]
+    fn count_and_bytes_are_bounded() {
+        let many = owned(&[("x-ratelimit-limit", "1")].repeat(MAX_PASSED_HEADERS + 5));
+        assert_eq!(filter(&many).len(), MAX_PASSED_HEADERS);
+        let long = "9".repeat(MAX_PASSED_HEADER_BYTES);
+        let pairs = owned(&[("x-ratelimit-limit", &long), ("retry-after", "2")]);
+        assert_eq!(filter(&pairs), [("retry-after", "2")]);
+    }
+}

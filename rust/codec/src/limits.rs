@@ -40,3 +40,14 @@ pub const MAX_PASSED_HEADER_BYTES: usize = 8 << 10;
 
 /// Text held back while it may still become a `<think>` or `</think>` tag: the longest tag less one byte.
 pub const MAX_HELD_TAG: usize = 7;
+
+/// Errors wrapped in errors that are opened: vendors nest four deep at most (array, body, `error`, details).
+/// Beyond it nothing more is learnt from the body.
+pub const MAX_ERROR_WRAPS: usize = 8;
+
+/// Codes that are read from one error body. Vendors send up to four; beyond it the others are not looked at.
+pub const MAX_ERROR_CODES: usize = 32;
+
+/// Longest wait that a vendor can ask for, in seconds: a year. A longer one is cut to it, so that whoever adds
+/// it to a date stays within every calendar.
+pub const MAX_RETRY_AFTER_S: f64 = 31_536_000.0;
