@@ -485,6 +485,7 @@ pub fn count(raw: &[u8]) -> Option<u64> {
         if !b.is_ascii_digit() {
             let f: f64 = std::str::from_utf8(raw).ok()?.parse().ok()?;
             // 2^53: beyond it a float is no longer an exact count.
+            #[expect(clippy::cast_sign_loss, reason = "not negative, by the test before it")]
             return (f >= 0.0 && f.fract() == 0.0 && f <= 9_007_199_254_740_992.0).then_some(f as u64);
         }
         n = n.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
