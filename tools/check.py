@@ -26,7 +26,8 @@ CHECKS: dict[str, list[str]] = {
     "layers": [f"{BIN}/lint-imports"],
     "mypy": [f"{BIN}/mypy"],
     "pyright": [f"{BIN}/pyright", "--warnings"],
-    "stub": [sys.executable, "tools/stub.py"],
+    "types": [f"{BIN}/pyright", "--pythonpath", sys.executable, "--verifytypes", "headrace", "--ignoreexternal"],
+    "stub": [sys.executable, "-m", "mypy.stubtest", "headrace._core"],
     "clippy": ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
 }
 
@@ -34,7 +35,7 @@ CHECKS: dict[str, list[str]] = {
 def run(name: str, command: list[str]) -> bool:
     """Run one check; print its name, its time, and its output if it failed."""
     start = time.perf_counter()
-    environment = {**os.environ, "PYTHONWARNINGS": "", "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - the table above
     took = time.perf_counter() - start
     print(f"{'ok  ' if done.returncode == 0 else 'FAIL'} {name:<12} {took:6.1f} s", flush=True)

@@ -1,1 +1,96 @@
-"""Headrace: a model's stream, carried to whoever decides."""
+"""Headrace: a model's stream, carried to whoever decides.
+
+    import headrace
+
+    decoder = headrace.Decoder("openai_chat")
+    for event in decoder.feed(data) + decoder.finish("eof"):
+        print(event)
+
+1. These names are the public face; the modules that they come from are public where they have no underscore.
+2. A name is imported when it is first used: `import headrace` loads neither pydantic nor httpx nor asyncio.
+
+Logic must not be added here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.errors import HeadraceError, ProviderError, UnsupportedFeature
+    from headrace.events import (
+        Annotation,
+        AssembledFrom,
+        Attach,
+        Continuation,
+        HostedTool,
+        Media,
+        ModelEvent,
+        ModelFinished,
+        ModelStarted,
+        ProviderErrorEvent,
+        ReasoningDelta,
+        RefusalDelta,
+        TextDelta,
+        ToolIntentDelta,
+        ToolIntentProposed,
+        Usage,
+    )
+    from headrace.requests import REMOVE
+    from headrace.translate import filter_response_headers
+
+__all__ = [
+    "REMOVE",
+    "Annotation",
+    "AssembledFrom",
+    "Attach",
+    "Continuation",
+    "HeadraceError",
+    "HostedTool",
+    "Media",
+    "ModelEvent",
+    "ModelFinished",
+    "ModelStarted",
+    "ProviderError",
+    "ProviderErrorEvent",
+    "ReasoningDelta",
+    "RefusalDelta",
+    "TextDelta",
+    "ToolIntentDelta",
+    "ToolIntentProposed",
+    "UnsupportedFeature",
+    "Usage",
+    "__version__",
+    "filter_response_headers",
+]
+
+# Where each name comes from. Those that are not listed are events.
+_HOMES = {
+    "HeadraceError": "errors",
+    "ProviderError": "errors",
+    "UnsupportedFeature": "errors",
+    "REMOVE": "requests",
+    "filter_response_headers": "translate",
+}
+
+__version__: str
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("headrace")
+    elif name in __all__:
+        value = getattr(importlib.import_module(f"headrace.{_HOMES.get(name, 'events')}"), name)
+    else:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted({*globals(), *__all__})

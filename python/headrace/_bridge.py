@@ -5,6 +5,42 @@ No policy, and no value that is not native.
 
 from __future__ import annotations
 
-from headrace._core import toml_document
+from headrace._core import (
+    Annotation,
+    AssembledFrom,
+    Attach,
+    Continuation,
+    HostedTool,
+    Media,
+    ModelFinished,
+    ModelStarted,
+    ProviderErrorEvent,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolIntentDelta,
+    ToolIntentProposed,
+    Usage,
+    filter_response_headers,
+    toml_document,
+)
 
-__all__ = ["toml_document"]
+__all__ = [
+    "Annotation",
+    "AssembledFrom",
+    "Attach",
+    "Continuation",
+    "HostedTool",
+    "Media",
+    "ModelFinished",
+    "ModelStarted",
+    "ProviderErrorEvent",
+    "ReasoningDelta",
+    "RefusalDelta",
+    "TextDelta",
+    "ToolIntentDelta",
+    "ToolIntentProposed",
+    "Usage",
+    "filter_response_headers",
+    "toml_document",
+]

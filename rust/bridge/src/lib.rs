@@ -1,11 +1,23 @@
 //! `headrace._core`: the export list, and nothing else.
 
-use pyo3::prelude::*;
-
+mod codec;
+mod events;
+mod text;
 mod toml;
 
-#[pymodule]
+#[pyo3::pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use crate::codec::filter_response_headers;
+    #[pymodule_export]
+    use crate::events::intent::ToolIntentProposed;
+    #[pymodule_export]
+    use crate::events::kinds::{
+        Annotation, Continuation, HostedTool, Media, ModelFinished, ModelStarted, ProviderErrorEvent, ReasoningDelta,
+        RefusalDelta, TextDelta, ToolIntentDelta, Usage,
+    };
+    #[pymodule_export]
+    use crate::events::parts::{AssembledFrom, Attach};
     #[pymodule_export]
     use crate::toml::toml_document;
 }
