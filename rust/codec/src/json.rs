@@ -99,6 +99,11 @@ impl<'a> Scanner<'a> {
         self.pos >= self.buf.len()
     }
 
+    /// Nothing but white space may follow.
+    pub fn end(&mut self) -> Scan<()> {
+        if self.at_end() { Ok(()) } else { self.fail("the end of the text") }
+    }
+
     /// What the next value is. Consumes white space only.
     pub fn kind(&mut self) -> Scan<Kind> {
         self.space();
@@ -283,7 +288,8 @@ impl<'a> Scanner<'a> {
     pub fn only(buf: &'a [u8]) -> Scan<Value<'a>> {
         let mut scanner = Scanner::new(buf);
         let value = scanner.value()?;
-        if scanner.at_end() { Ok(value) } else { scanner.fail("the end of the text") }
+        scanner.end()?;
+        Ok(value)
     }
 
     fn skip_container(&mut self) -> Scan<()> {
