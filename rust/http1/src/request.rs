@@ -96,7 +96,8 @@ fn split_query(target: &str) -> (&str, Option<&str>) {
 }
 
 /// Visible ASCII without a fragment.
-pub(crate) fn is_target(target: &str) -> bool {
+#[must_use]
+pub fn is_target(target: &str) -> bool {
     !target.is_empty() && target.bytes().all(|b| b.is_ascii_graphic() && b != b'#')
 }
 

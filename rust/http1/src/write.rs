@@ -7,7 +7,7 @@ use crate::body::BodyKind;
 use crate::error::WriteError;
 use crate::head::{is_authority, is_token, is_value};
 use crate::limits;
-use crate::request::is_target;
+pub use crate::request::is_target;
 
 /// The interim answer to `expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

@@ -1,1 +1,34 @@
-//! One attempt over real sockets, driven by whoever polls it.
+//! # headrace-kernel: one attempt over real sockets, driven by whoever polls it
+//!
+//! 1. One [`Attempt`] is one request to one endpoint. It chooses no credential, retries nothing, follows no
+//!    redirect. What happened is a [`Failure`] or a [`Head`] and bytes.
+//! 2. Nothing runs unless the owner polls: no task per stream, no channel, nothing is read ahead. That is the
+//!    demand credit.
+//! 3. Dropping an [`Attempt`] at any point closes its connection at once.
+//! 4. A read lands in the thread's [`Scratch`], is de-chunked in place and handed over as ranges of it. A
+//!    stream owns no buffer unless something is partial.
+//! 5. Time is a coarse ticker: one relaxed store per read, no timer per read.
+//!
+//! Read in this order: [`spec`] (what to send), [`attempt`] (its life), [`failure`], [`trace`], [`scratch`],
+//! [`deadlines`], [`client`], then `transport/` (HTTP/1.1 now; HTTP/2, WebSocket and proxies have their place there).
+//!
+//! Never add: pyo3, a second attempt, a choice of credential, a provider's name, parsing of bodies.
+
+pub mod attempt;
+pub mod client;
+mod content;
+pub mod deadlines;
+pub mod failure;
+pub mod limits;
+pub mod scratch;
+pub mod spec;
+pub mod trace;
+mod transport;
+
+pub use attempt::{Attempt, Got, Head};
+pub use client::{Client, ClientConfig};
+pub use failure::{Cause, Failure};
+pub use scratch::Scratch;
+pub use spec::{AttemptSpec, Deadlines, Endpoint, SpecError, Url};
+pub use trace::{Step, StepEvent, StepState, Trace};
+pub use transport::tls::{Roots, TlsConfig, TlsError};

@@ -1,0 +1,45 @@
+//! Every bound of the kernel, each with its reason and what happens beyond it.
+
+use std::time::Duration;
+
+/// The scratch buffer of a thread, and so the most that one read takes and one poll hands over. A read of
+/// 64 KiB takes a burst in one system call and still fits the second-level cache.
+pub const SCRATCH: usize = 64 << 10;
+
+/// The most that one read takes while a head is expected. Heads are 2 to 4 KiB; what comes with one is kept
+/// for its stream until it is asked for, so this bounds what a stream may hold.
+pub const HEAD_READ: usize = 16 << 10;
+
+/// Compressed bytes that one read takes. What they unfold to is handed over in pieces; the rest of them
+/// waits with its stream, so this bounds that too.
+pub const ENCODED_READ: usize = 16 << 10;
+
+/// Interim answers (1xx) before the real one. More than a few are no server of ours: the attempt fails.
+pub const MAX_INTERIM: u8 = 8;
+
+/// Granularity of every deadline. A deadline fires between its value and two ticks later, never before.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// Idle connections kept for one endpoint. A burst of 64 completions finds its sockets again; beyond it the
+/// oldest one is closed.
+pub const IDLE_PER_ENDPOINT: usize = 64;
+
+/// Idle connections kept in all, by one client (one worker thread). Beyond it a connection is closed, not kept.
+pub const IDLE_TOTAL: usize = 512;
+
+/// How long an idle connection is kept. Vendors' edges close theirs after 60 s and later (one after 400 s);
+/// whoever closes first decides who sees the error, so we are early.
+pub const IDLE_AGE: Duration = Duration::from_secs(55);
+
+/// How long a released connection may take to bring the end of a body whose answer is complete, in ticks.
+/// The last chunk mostly comes in the next packet; a body that stays open longer is closed.
+pub const DRAIN_TICKS: u64 = 2;
+
+/// What a released connection may still bring before it is closed: the end of a body, not a body.
+pub const DRAIN_BYTES: usize = 4 << 10;
+
+/// Largest window that a zstd frame may ask for: 8 MiB, as RFC 8878 advises. Beyond it the body is refused.
+pub const ZSTD_WINDOW_LOG: u32 = 23;
+
+/// Slices of one `writev`: the head, and a body of few pieces. More of them go in the next call.
+pub const IO_SLICES: usize = 16;

@@ -1,0 +1,97 @@
+//! TLS by rustls with ring: which roots are trusted, and the handshake.
+//!
+//! One [`TlsConfig`] is made per process and shared by every thread's client, so that sessions resume across
+//! them. Certificates are always verified: there is no switch for it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::{Connect, TlsConnector};
+
+use crate::failure::Cause;
+use crate::spec::Endpoint;
+
+/// Whom to trust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Roots {
+    /// The operating system's store, or the bundled one where that is empty.
+    Platform,
+    /// Mozilla's, as of this build.
+    Bundled,
+    /// None but the certificates given.
+    OnlyGiven,
+}
+
+/// Why no TLS configuration was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsError {
+    /// The PEM text has no certificate, or one that does not parse.
+    Pem,
+    /// The library refuses its own defaults.
+    Provider,
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pem => "the PEM text holds no usable certificate",
+            Self::Provider => "TLS cannot be set up",
+        })
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// Trust and session cache of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct TlsConfig {
+    connector: TlsConnector,
+}
+
+impl fmt::Debug for TlsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TlsConfig")
+    }
+}
+
+impl TlsConfig {
+    /// Trust `roots` and the certificates of `extra_ca_pem`. Reads the platform's store: some milliseconds.
+    pub fn new(roots: Roots, extra_ca_pem: Option<&[u8]>) -> Result<Self, TlsError> {
+        let mut store = RootCertStore::empty();
+        if roots == Roots::Platform {
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        if roots == Roots::Bundled || (roots == Roots::Platform && store.is_empty()) {
+            store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        }
+        if let Some(pem) = extra_ca_pem {
+            let before = store.len();
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                let certificate = certificate.map_err(|_| TlsError::Pem)?;
+                store.add(certificate).map_err(|_| TlsError::Pem)?;
+            }
+            if store.len() == before {
+                return Err(TlsError::Pem);
+            }
+        }
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|_| TlsError::Provider)?
+            .with_root_certificates(store)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
+    }
+
+    /// Begin the handshake. Boxed: it is large, and gone when the stream flows.
+    pub(crate) fn handshake(&self, endpoint: &Endpoint, tcp: TcpStream) -> Result<Box<Connect<TcpStream>>, Cause> {
+        let name = ServerName::try_from(endpoint.host.clone())
+            .map_err(|_| Cause::Tls("the host is no name for a certificate".into()))?;
+        Ok(Box::new(self.connector.connect(name, tcp)))
+    }
+}
