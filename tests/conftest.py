@@ -1,0 +1,25 @@
+"""What all tests share: where the recordings are, and loud skips where they are not."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> pathlib.Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> pathlib.Path:
+    """The material that lies beside the repository: recordings and cases."""
+    path = pathlib.Path(os.environ.get("HEADRACE_SHARED", ROOT.parent / "shared"))
+    if not (path / "recordings").is_dir():
+        pytest.skip("NO RECORDINGS: they are looked for beside the repository (../shared) or at HEADRACE_SHARED")
+    return path

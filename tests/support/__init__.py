@@ -1,0 +1,1 @@
+"""Helpers of the tests. Nothing in the package may import from here."""

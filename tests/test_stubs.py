@@ -1,0 +1,31 @@
+"""The stub of the native module is compared with the module, and the comparison finds a difference."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def stubtest(folder):
+    return subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "headrace._core"],
+        env={"MYPYPATH": str(folder), "MYPY_CACHE_DIR": str(folder / ".mypy_cache")},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_wrong_stub_is_found_and_the_right_one_passes(root, tmp_path):
+    shutil.copytree(root / "python/headrace", tmp_path / "headrace", ignore=shutil.ignore_patterns("__pycache__"))
+    right = stubtest(tmp_path)
+    assert right.returncode == 0, right.stdout + right.stderr
+    stub = tmp_path / "headrace/_core.pyi"
+    stub.write_text(stub.read_text(encoding="utf-8").replace("def seq(self)", "def sequence(self)"), encoding="utf-8")
+    wrong = stubtest(tmp_path)
+    assert wrong.returncode != 0
+    assert "seq" in wrong.stdout
