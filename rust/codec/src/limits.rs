@@ -51,3 +51,20 @@ pub const MAX_ERROR_CODES: usize = 32;
 /// Longest wait that a vendor can ask for, in seconds: a year. A longer one is cut to it, so that whoever adds
 /// it to a date stays within every calendar.
 pub const MAX_RETRY_AFTER_S: f64 = 31_536_000.0;
+/// Keys at the top of a request body. The longest list that an SDK knows has about forty; 256 leaves room for
+/// vendors' own and lets duplicates be found by comparing each with each. Beyond it the request is refused.
+pub const MAX_TOP_KEYS: usize = 256;
+
+/// Steps of a JSON pointer in an edit. Edits are written by people; nothing they reach for lies this deep.
+/// Beyond it the edit is refused.
+pub const MAX_POINTER: usize = 32;
+
+/// Levels of a message's content in which pictures and ids of upstream state are looked for: an array, a part,
+/// a tool result's array, its part, a document's source and its content. Deeper ones are not content.
+pub const MAX_CONTENT_DEPTH: usize = 8;
+
+/// Ids of upstream state that are pointed out to policy. One is enough to refuse; beyond it the rest is not listed.
+pub const MAX_STATE_REFS: usize = 256;
+
+/// Names of declared tools that are listed for policy. As for calls; beyond it the rest is not listed.
+pub const MAX_TOOL_NAMES: usize = 4096;
