@@ -486,6 +486,16 @@ pub trait Sink {
     }
 }
 
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn event(&mut self, at: At, event: &Event<'_>) {
+        (**self).event(at, event);
+    }
+
+    fn frame(&mut self, start: u64, end: u64, usage_only: bool) {
+        (**self).frame(start, end, usage_only);
+    }
+}
+
 /// Collects events as JSON lines: for tests, digests and `headrace normalize`.
 #[derive(Debug, Default)]
 pub struct JsonLines(pub Vec<u8>);

@@ -9,6 +9,7 @@
 //! - [`text`] and [`json`]: text as it stands on the wire, and the scanner that finds it.
 //! - [`error`]: the kinds of failure, in one table.
 //! - [`limits`]: every bound, with its reason.
+//! - [`pipeline`]: the [`Decoder`], made of a framing ([`framing`]) and a normaliser ([`normalize`], with [`toolcall`]).
 
 pub mod encode;
 pub mod error;
@@ -26,4 +27,5 @@ pub mod toolcall;
 
 pub use error::ErrorKind;
 pub use event::{At, Event, Protocol, Sink};
+pub use pipeline::{Decoder, DecoderConfig, End, Transport};
 pub use text::{Literal, Text};

@@ -1,1 +1,378 @@
-//! (being built)
+//! Framing and a normaliser as one decoder: bytes in, events out.
+//!
+//! 1. Any split of the bytes gives the same events; nothing comes after the terminal one (rule R0).
+//! 2. A status that is a failure makes the whole body one error, read at its end. Else the first bytes say how the body is framed.
+//! 3. A payload is one JSON object, a row of them, nothing, or `[DONE]` (rule R15). Anything else ends the stream, and an
+//!    end of the body that the protocol did not announce is an error (rule R17).
+//! 4. After an error the decoder takes bytes and gives nothing.
+//!
+//! Policy must not be added here: who retries, what a client is told, how long to wait.
+
+use crate::error::ErrorKind;
+use crate::event::{Protocol, Sink};
+use crate::framing::json::Whole;
+use crate::framing::ndjson::Ndjson;
+use crate::framing::sniff::{self, Kind};
+use crate::framing::sse::Sse;
+use crate::framing::ws::Messages;
+use crate::framing::{Frame, TooLong};
+use crate::json::{Scan, Scanner};
+use crate::limits::{MAX_ERROR_RAW, MAX_FRAME};
+use crate::normalize::openai_chat::OpenaiChat;
+use crate::normalize::{About, Known, Normalize, Out, Response};
+
+/// What carries the payloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    #[default]
+    Http,
+    /// Every feed is one whole message.
+    WebSocket,
+}
+
+/// What is known before the first byte.
+#[derive(Clone, Debug)]
+pub struct DecoderConfig {
+    pub protocol: Protocol,
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub transport: Transport,
+    /// `<think>` in content is reasoning (rule R19t).
+    pub think_tags: bool,
+    /// Prefix of the intents' ids.
+    pub turn_id: String,
+    /// Told in errors.
+    pub provider: Option<String>,
+    /// Told in errors.
+    pub model: Option<String>,
+}
+
+impl DecoderConfig {
+    #[must_use]
+    pub fn new(protocol: Protocol) -> DecoderConfig {
+        DecoderConfig {
+            protocol,
+            status: 200,
+            headers: Vec::new(),
+            transport: Transport::Http,
+            think_tags: false,
+            turn_id: "t0".to_owned(),
+            provider: None,
+            model: None,
+        }
+    }
+}
+
+/// How the body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Cleanly, by its own framing.
+    Eof,
+    /// The connection broke.
+    Reset,
+    /// A deadline passed.
+    Timeout,
+    /// We gave it up.
+    Aborted,
+}
+
+/// One response's decoder.
+#[derive(Debug)]
+pub struct Decoder {
+    framing: Framing,
+    normalizer: Normalizer,
+    response: Response,
+    /// Bytes of the body so far.
+    read: u64,
+}
+
+#[derive(Debug)]
+enum Framing {
+    /// Not decided: the bytes so far (white space, part of a mark) and what the header says.
+    Undecided(Vec<u8>, Option<Kind>),
+    Sse(Sse),
+    Ndjson(Ndjson),
+    Whole(Whole),
+    Messages(Messages),
+    /// The head of an error body.
+    Failed(Vec<u8>),
+}
+
+#[derive(Debug)]
+enum Normalizer {
+    Chat(Box<OpenaiChat>),
+    /// A protocol that this build cannot read: the first byte, or the end, is an error.
+    Unsupported,
+}
+
+impl Normalizer {
+    fn get(&mut self) -> Option<&mut dyn Normalize> {
+        match self {
+            Normalizer::Chat(chat) => Some(&mut **chat),
+            Normalizer::Unsupported => None,
+        }
+    }
+}
+
+impl Decoder {
+    #[must_use]
+    pub fn new(config: DecoderConfig) -> Decoder {
+        let is_ok = matches!(config.status, 101 | 200..=299);
+        let content_type = config.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let header = match config.protocol {
+            // Its whole answers are one line too.
+            Protocol::OllamaChat => Some(Kind::Ndjson),
+            _ => sniff::of_content_type(content_type.map(|(_, value)| value.as_str())),
+        };
+        let framing = match config.transport {
+            _ if !is_ok => Framing::Failed(Vec::new()),
+            Transport::WebSocket => Framing::Messages(Messages::default()),
+            Transport::Http => Framing::Undecided(Vec::new(), header),
+        };
+        let normalizer = match config.protocol {
+            Protocol::OpenaiChat => Normalizer::Chat(Box::new(OpenaiChat::new(config.think_tags))),
+            _ => Normalizer::Unsupported,
+        };
+        let response = Response::new(About {
+            family: config.protocol,
+            status: (config.transport == Transport::Http || !is_ok).then_some(config.status),
+            headers: config.headers,
+            turn_id: config.turn_id,
+            provider: config.provider,
+            model: config.model,
+        });
+        Decoder { framing, normalizer, response, read: 0 }
+    }
+
+    /// The terminal event was given.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.response.is_done()
+    }
+
+    /// Takes the next bytes of the body (of a WebSocket: one message) and gives their events to `sink`.
+    pub fn feed<S: Sink + ?Sized>(&mut self, bytes: &[u8], mut sink: &mut S) {
+        self.take(bytes, &mut sink);
+    }
+
+    /// The body has ended. Gives the terminal event, unless it was given.
+    pub fn finish<S: Sink + ?Sized>(&mut self, end: End, mut sink: &mut S) {
+        self.close(end, &mut sink);
+    }
+
+    fn take(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
+        if self.response.is_done() || bytes.is_empty() {
+            return;
+        }
+        let start = self.read;
+        self.read += bytes.len() as u64;
+        if let Framing::Undecided(held, header) = &mut self.framing {
+            let decided = if held.is_empty() {
+                sniff::of_first_bytes(bytes, *header)
+            } else {
+                held.extend_from_slice(bytes);
+                sniff::of_first_bytes(held, *header)
+            };
+            let Some(kind) = decided else {
+                if held.is_empty() {
+                    held.extend_from_slice(bytes);
+                }
+                if held.len() > MAX_FRAME {
+                    self.response.out(0, sink).interrupted(TOO_LONG);
+                }
+                return;
+            };
+            let held = std::mem::take(held);
+            self.framing = match kind {
+                Kind::Sse => Framing::Sse(Sse::default()),
+                Kind::Ndjson => Framing::Ndjson(Ndjson::default()),
+                Kind::Json => Framing::Whole(Whole::default()),
+            };
+            // What was held includes these bytes.
+            let all = if held.is_empty() { bytes } else { &held };
+            return self.frames(all, start, sink);
+        }
+        self.frames(bytes, start, sink);
+    }
+
+    fn frames(&mut self, bytes: &[u8], start: u64, sink: &mut dyn Sink) {
+        let Decoder { framing, normalizer, response, .. } = self;
+        let mut each = |frame: Frame<'_>| deliver(&frame, normalizer, response, sink);
+        let taken = match framing {
+            Framing::Sse(sse) => sse.feed(bytes, &mut each),
+            Framing::Ndjson(ndjson) => ndjson.feed(bytes, &mut each),
+            Framing::Messages(messages) => messages.feed(bytes, &mut each),
+            Framing::Whole(whole) => whole.feed(bytes),
+            Framing::Failed(body) => {
+                let room = MAX_ERROR_RAW - body.len();
+                body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                Ok(())
+            }
+            Framing::Undecided(..) => Ok(()),
+        };
+        if let Err(TooLong) = taken {
+            response.out(start, sink).interrupted(TOO_LONG);
+        }
+    }
+
+    fn close(&mut self, end: End, sink: &mut dyn Sink) {
+        if self.response.is_done() {
+            return;
+        }
+        let clean = end == End::Eof;
+        let Decoder { framing, normalizer, response, read } = self;
+        match framing {
+            Framing::Failed(body) => return response.out(0, sink).error_body(&unwrapped(body)),
+            Framing::Sse(sse) => sse.finish(clean, &mut |frame| deliver(&frame, normalizer, response, sink)),
+            Framing::Ndjson(ndjson) => ndjson.finish(clean, &mut |frame| deliver(&frame, normalizer, response, sink)),
+            Framing::Whole(whole) => whole_body(whole.body(), *read, clean, normalizer, response, sink),
+            Framing::Undecided(..) | Framing::Messages(_) => {}
+        }
+        if response.is_done() {
+            return;
+        }
+        let mut out = response.out(*read, sink);
+        match normalizer.get() {
+            Some(normalizer) => normalizer.end(&mut out),
+            None => unsupported(&mut out),
+        }
+        if out.is_done() {
+            return;
+        }
+        match end {
+            End::Eof => out.interrupted("the body ended before the response did"),
+            End::Reset => out.interrupted("the connection broke before the response ended"),
+            End::Timeout => fail(ErrorKind::Timeout, "the response did not end in time", &mut out),
+            End::Aborted => fail(ErrorKind::Aborted, "the response was given up", &mut out),
+        }
+    }
+}
+
+/// Gives out the events of one frame; false after the terminal.
+fn deliver(frame: &Frame<'_>, normalizer: &mut Normalizer, response: &mut Response, sink: &mut dyn Sink) -> bool {
+    if let Some(data) = frame.data {
+        let mut out = response.out(frame.offset, sink);
+        match normalizer.get() {
+            Some(normalizer) => payload(data, frame.name, normalizer, &mut out),
+            None => unsupported(&mut out),
+        }
+    }
+    let usage_only = response.take_usage_only();
+    sink.frame(frame.start, frame.end, usage_only);
+    !response.is_done()
+}
+
+fn payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, out: &mut Out<'_>) {
+    if data.first() == Some(&b'{') && normalizer.value(data, name, out).is_ok() {
+        return;
+    }
+    if out.is_done() {
+        return;
+    }
+    let data = data.trim_ascii();
+    if data.starts_with(b"[DONE]") {
+        return normalizer.done(out);
+    }
+    match row(data) {
+        Ok(objects) => {
+            for object in objects {
+                if normalizer.value(object, name, out).is_err() {
+                    return out.interrupted(NOT_JSON);
+                }
+                if out.is_done() {
+                    return;
+                }
+            }
+        }
+        Err(_) => out.interrupted(NOT_JSON),
+    }
+}
+
+fn whole_body(
+    body: &[u8],
+    read: u64,
+    clean: bool,
+    normalizer: &mut Normalizer,
+    response: &mut Response,
+    sink: &mut dyn Sink,
+) {
+    let mut out = response.out(0, sink);
+    let Some(normalizer) = normalizer.get() else { return unsupported(&mut out) };
+    match row(body) {
+        Ok(objects) => {
+            for object in objects {
+                if normalizer.whole(object, &mut out).is_err() {
+                    return out.interrupted(NOT_JSON);
+                }
+                if out.is_done() {
+                    break;
+                }
+            }
+            if !out.is_done() {
+                normalizer.end(&mut out);
+            }
+        }
+        Err(_) if clean => {
+            let raw = String::from_utf8_lossy(&body[..body.len().min(MAX_ERROR_RAW)]);
+            let known = Known { message: Some(NOT_JSON), raw: Some(&raw), ..Known::default() };
+            out.fail(ErrorKind::StreamInterrupted, &known);
+        }
+        // How the body was cut says more.
+        Err(_) => return,
+    }
+    let usage_only = response.take_usage_only();
+    sink.frame(0, read, usage_only);
+}
+
+/// The objects of a payload that is a row of whole JSON values, or lists of objects.
+fn row(data: &[u8]) -> Scan<Vec<&[u8]>> {
+    let mut s = Scanner::new(data);
+    let mut objects = Vec::new();
+    while !s.at_end() {
+        let value = s.skip()?;
+        match value.first() {
+            Some(b'{') => objects.push(value),
+            Some(b'[') => {
+                let mut list = Scanner::new(value);
+                let mut items = list.array()?;
+                while list.item(&mut items)? {
+                    let item = list.skip()?;
+                    if item.first() == Some(&b'{') {
+                        objects.push(item);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(objects)
+}
+
+/// An error body that came as an event stream: its first payload is the body.
+fn unwrapped(body: &[u8]) -> Vec<u8> {
+    if sniff::of_first_bytes(body, Some(Kind::Json)) == Some(Kind::Sse) {
+        let (mut sse, mut found) = (Sse::default(), None);
+        let mut first = |frame: Frame<'_>| {
+            found = frame.data.filter(|data| data.trim_ascii_start().starts_with(b"{")).map(<[u8]>::to_vec);
+            found.is_none()
+        };
+        if sse.feed(body, &mut first).is_ok() {
+            sse.finish(true, &mut first);
+        }
+        if let Some(data) = found {
+            return data;
+        }
+    }
+    body.to_vec()
+}
+
+fn unsupported(out: &mut Out<'_>) {
+    fail(ErrorKind::UnsupportedFeature, "no decoder for this protocol", out);
+}
+
+fn fail(kind: ErrorKind, message: &str, out: &mut Out<'_>) {
+    out.fail(kind, &Known { message: Some(message), ..Known::default() });
+}
+
+const TOO_LONG: &str = "a frame is longer than may be";
+const NOT_JSON: &str = "a payload is not JSON";

@@ -54,7 +54,7 @@ pub fn classify(e: &Evidence<'_>) -> Classified {
     let status = http.or(body.status);
     let retry_after_s = retry_after(e, &body);
     let kind = kind(&body, status, retry_after_s, blocked_by_challenge(e, &body));
-    let request_id = REQUEST_IDS.iter().find_map(|name| header(e.headers, name)).map(|v| cut(v, MAX_NAME).to_owned());
+    let request_id = request_id(e.headers);
     Classified {
         kind,
         retryable: kind.retryable(),
@@ -64,6 +64,11 @@ pub fn classify(e: &Evidence<'_>) -> Classified {
         message: body.message,
         retry_after_s,
     }
+}
+
+/// The id that the provider's own support asks for.
+pub(super) fn request_id(headers: &[(String, String)]) -> Option<String> {
+    REQUEST_IDS.iter().find_map(|name| header(headers, name)).map(|v| cut(v, MAX_NAME).to_owned())
 }
 
 fn kind(body: &Body, status: Option<u16>, retry_after_s: Option<f64>, challenged: bool) -> ErrorKind {

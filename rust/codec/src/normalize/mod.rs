@@ -9,12 +9,16 @@
 
 pub mod classify;
 mod codes;
+mod details;
 mod error_body;
+pub mod finish;
+pub mod openai_chat;
 pub mod out;
 mod retry_after;
 pub mod text;
+mod think;
 
-pub use out::{Counts, Known, Out, Piece, Response, Started};
+pub use out::{About, Counts, Known, Out, Piece, Response, Started};
 
 use crate::error::ErrorKind;
 use crate::event::FinishReason;

@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 
 use super::Ending;
+use super::classify::{self, Evidence};
 use super::text::Half;
 use crate::error::ErrorKind;
 use crate::event::{
@@ -80,13 +81,22 @@ struct Block {
     kind: BlockKind,
 }
 
+/// What is known of a response before its first byte.
+#[derive(Clone, Debug)]
+pub struct About {
+    pub family: Protocol,
+    /// Of the HTTP response; `None` where there was none of its own (a WebSocket message).
+    pub status: Option<u16>,
+    pub headers: Vec<(String, String)>,
+    pub turn_id: String,
+    pub provider: Option<String>,
+    pub model: Option<String>,
+}
+
 /// What a response remembers.
 #[derive(Debug)]
 pub struct Response {
-    family: Protocol,
-    turn_id: String,
-    provider: Option<String>,
-    model: Option<String>,
+    about: About,
     request_id: Option<String>,
     tally: Tally,
     started: bool,
@@ -99,6 +109,8 @@ pub struct Response {
     calls: Calls,
     usage: Option<Counts>,
     usage_raw: Vec<u8>,
+    /// The frame being read holds a usage and no choice.
+    usage_only: bool,
     scratch: String,
 }
 
@@ -114,19 +126,10 @@ const FEW_BLOCKS: usize = 8;
 
 impl Response {
     #[must_use]
-    pub fn new(
-        family: Protocol,
-        turn_id: String,
-        provider: Option<String>,
-        model: Option<String>,
-        request_id: Option<String>,
-    ) -> Response {
+    pub fn new(about: About) -> Response {
         Response {
-            family,
-            turn_id,
-            provider,
-            model,
-            request_id,
+            request_id: classify::request_id(&about.headers),
+            about,
             tally: Tally::default(),
             started: false,
             named: None,
@@ -136,6 +139,7 @@ impl Response {
             calls: Calls::default(),
             usage: None,
             usage_raw: Vec::new(),
+            usage_only: false,
             scratch: String::new(),
         }
     }
@@ -144,6 +148,11 @@ impl Response {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.tally.done
+    }
+
+    /// Whether the frame that was read last holds a usage and no choice; false from then on.
+    pub fn take_usage_only(&mut self) -> bool {
+        std::mem::take(&mut self.usage_only)
     }
 
     /// The way out for the events of one frame, whose first byte is at `offset`.
@@ -230,6 +239,12 @@ impl Out<'_> {
         self.block(key, BlockKind::Text).unwrap_or(0)
     }
 
+    /// The index of the block with this key, if it has appeared.
+    #[must_use]
+    pub fn seen(&self, key: u64) -> Option<u32> {
+        self.find(key)
+    }
+
     /// The block is over: a half that it still holds goes out as U+FFFD.
     pub fn close_block(&mut self, key: u64) {
         if let Some(at) = self.find(key) {
@@ -239,7 +254,7 @@ impl Out<'_> {
 
     /// Opaque state of this family, to be given back unchanged. `index` is that of the block or call.
     pub fn continuation(&mut self, form: ContinuationForm, data: Text<'_>, to: AttachTo, index: u32) {
-        let family = self.response.family;
+        let family = self.response.about.family;
         self.emit(&Event::Continuation { family, form, data, to, index });
     }
 
@@ -348,7 +363,7 @@ impl Out<'_> {
         if let Some(text) = self.response.calls.call(number).half.flush() {
             self.call_piece(number, &Piece { text: Some(text), ..Piece::default() });
         }
-        let Response { calls, tally, turn_id, family, .. } = &mut *self.response;
+        let Response { calls, tally, about: About { turn_id, family, .. }, .. } = &mut *self.response;
         if tally.done || !calls.end(number) {
             return;
         }
@@ -368,6 +383,11 @@ impl Out<'_> {
             assembled_from: call.assembled(),
         };
         tally.emit(self.sink, self.offset, &Event::IntentProposed(intent));
+    }
+
+    /// The frame holds a usage and no choice: the one kind that a verbatim relay may take out.
+    pub fn mark_usage_only(&mut self) {
+        self.response.usage_only = true;
     }
 
     /// Keeps a usage; the last one counts and goes out before the terminal (rule R12). `raw` is JSON.
@@ -406,7 +426,7 @@ impl Out<'_> {
     pub fn fail(&mut self, kind: ErrorKind, known: &Known<'_>) {
         self.flush_blocks();
         self.give_usage();
-        let Response { tally, provider, model, request_id, .. } = &mut *self.response;
+        let Response { tally, about: About { provider, model, .. }, request_id, .. } = &mut *self.response;
         let phase = if tally.committed { ErrorPhase::Streaming } else { ErrorPhase::BeforeCommit };
         let error = ProviderError {
             kind,
@@ -422,6 +442,35 @@ impl Out<'_> {
             phase: known.phase.unwrap_or(phase),
         };
         tally.emit(self.sink, self.offset, &Event::Error(error));
+    }
+
+    /// The provider reports an error inside a response that had begun well (rule R14). `json` is the payload that
+    /// reports it, or the part of it that does.
+    pub fn provider_error(&mut self, json: &[u8]) {
+        self.classified(json, true);
+    }
+
+    /// The response is an error as a whole: its status says so.
+    pub fn error_body(&mut self, body: &[u8]) {
+        self.classified(body, false);
+    }
+
+    fn classified(&mut self, body: &[u8], in_stream: bool) {
+        let About { family, status, headers, .. } = &self.response.about;
+        let evidence = Evidence { status: *status, headers, body, in_stream, family: *family };
+        let c = classify::classify(&evidence);
+        let raw = String::from_utf8_lossy(&body[..body.len().min(MAX_ERROR_RAW)]);
+        let known = Known {
+            status: c.status,
+            code: c.code.as_deref(),
+            message: c.message.as_deref(),
+            raw: Some(&raw),
+            retry_after_s: c.retry_after_s,
+            request_id: c.request_id.as_deref(),
+            retryable: Some(c.retryable),
+            phase: (!in_stream).then_some(ErrorPhase::Head),
+        };
+        self.fail(c.kind, &known);
     }
 
     /// The stream broke: it was cut, spliced, or holds what is not its protocol's.

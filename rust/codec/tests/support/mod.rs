@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use headrace_codec::event::JsonLines;
+use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
 use serde_json::Value;
 
 /// The folder of shared material, or `None` with a word on standard error: a skipped test must be seen.
@@ -31,4 +33,45 @@ pub fn rows(path: &Path) -> Vec<Value> {
 pub fn headers(row: &Value) -> Vec<(String, String)> {
     let pairs = row["headers"].as_object().into_iter().flatten();
     pairs.map(|(n, v)| (n.clone(), v.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+/// Feeds the pieces and the end; the events as JSON objects.
+#[must_use]
+pub fn decode(config: DecoderConfig, pieces: &[&[u8]], end: End) -> Vec<Value> {
+    let lines = decode_lines(config, pieces, end);
+    let text = String::from_utf8(lines).expect("events are UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+/// Feeds the pieces and the end; the events as JSON lines.
+#[must_use]
+pub fn decode_lines(config: DecoderConfig, pieces: &[&[u8]], end: End) -> Vec<u8> {
+    let (mut decoder, mut sink) = (Decoder::new(config), JsonLines::default());
+    for piece in pieces {
+        decoder.feed(piece, &mut sink);
+    }
+    decoder.finish(end, &mut sink);
+    assert!(decoder.is_done());
+    let before = sink.0.len();
+    decoder.feed(b"data: {\"choices\":[{\"delta\":{\"content\":\"late\"}}]}\n\n", &mut sink);
+    decoder.finish(End::Reset, &mut sink);
+    assert_eq!(sink.0.len(), before, "nothing comes after the terminal");
+    sink.0
+}
+
+/// Standard base64 with padding.
+#[must_use]
+pub fn base64(text: &str) -> Vec<u8> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut out, mut bits, mut have) = (Vec::new(), 0u32, 0);
+    for byte in text.bytes().filter(|b| *b != b'=') {
+        let value = ALPHABET.iter().position(|a| *a == byte).expect("base64");
+        bits = bits << 6 | value as u32;
+        have += 6;
+        if have >= 8 {
+            have -= 8;
+            out.push((bits >> have) as u8);
+        }
+    }
+    out
 }

@@ -1,0 +1,73 @@
+//! Which framing a body has: by its first bytes, and by content type where these say nothing.
+//!
+//! An event stream cannot begin with a bracket and JSON cannot begin with a field's name, so the first byte after
+//! white space and a byte order mark decides, whatever the header claims: vendors answer JSON errors as
+//! `text/event-stream`, and event streams as `application/json`.
+
+/// How a body is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Sse,
+    Ndjson,
+    Json,
+}
+
+/// What the header says.
+#[must_use]
+pub fn of_content_type(content_type: Option<&str>) -> Option<Kind> {
+    let media = content_type?.split(';').next()?.trim().to_ascii_lowercase();
+    match media.as_str() {
+        "text/event-stream" => Some(Kind::Sse),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/x-jsonlines" => {
+            Some(Kind::Ndjson)
+        }
+        _ if media == "application/json" || media.ends_with("+json") => Some(Kind::Json),
+        _ => None,
+    }
+}
+
+/// What the first bytes say, given what the header says. `None` while only white space or part of a mark has come.
+#[must_use]
+pub fn of_first_bytes(bytes: &[u8], header: Option<Kind>) -> Option<Kind> {
+    let mark = b"\xef\xbb\xbf";
+    let rest = bytes.strip_prefix(mark).unwrap_or(bytes);
+    if rest.len() == bytes.len() && mark.starts_with(bytes) {
+        return None;
+    }
+    match rest.trim_ascii_start().first()? {
+        b'{' | b'[' => Some(if header == Some(Kind::Ndjson) { Kind::Ndjson } else { Kind::Json }),
+        b':' | b'd' | b'e' | b'i' | b'r' => Some(Kind::Sse),
+        _ => Some(header.unwrap_or(Kind::Sse)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_beat_a_wrong_header() {
+        use Kind::{Json, Ndjson, Sse};
+        for (bytes, header, want) in [
+            (&b"data: x"[..], Some(Json), Some(Sse)),
+            (b"\n: hi", None, Some(Sse)),
+            (b" {\"error\"", Some(Sse), Some(Json)),
+            (b"{\"a\"", Some(Ndjson), Some(Ndjson)),
+            (b"\xef\xbb\xbf[", None, Some(Json)),
+            (b"\xef\xbb", None, None),
+            (b" \n", Some(Sse), None),
+            (b"", Some(Sse), None),
+            (b"<html>", Some(Json), Some(Json)),
+            (b"<html>", None, Some(Sse)),
+        ] {
+            assert_eq!(of_first_bytes(bytes, header), want, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn content_types_have_parameters_and_case() {
+        assert_eq!(of_content_type(Some("Text/Event-Stream; charset=utf-8")), Some(Kind::Sse));
+        assert_eq!(of_content_type(Some("application/problem+json")), Some(Kind::Json));
+        assert_eq!(of_content_type(Some("text/html")), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! Finish reasons: a provider's word for the end, by one table per wire family (rule R13).
+//!
+//! The word itself is kept in `raw_reason`. One that no row knows is `other`. Add rows, never a rule.
+
+use super::Ending;
+use crate::error::ErrorKind;
+use crate::event::FinishReason;
+
+/// A `finish_reason` of Chat Completions, of any vendor.
+#[must_use]
+pub fn chat(reason: &str) -> Ending {
+    look_up(&CHAT, reason)
+}
+
+type Table = [(Ending, &'static [&'static str])];
+
+fn look_up(table: &Table, reason: &str) -> Ending {
+    let row = table.iter().find(|(_, words)| words.contains(&reason));
+    row.map_or(Ending::Reason(FinishReason::Other), |(ending, _)| *ending)
+}
+
+/// Vendors behind compatible endpoints let their own words through, so those stand here too.
+const CHAT: [(Ending, &[&str]); 10] = [
+    (
+        Ending::Normal,
+        &["stop", "eos", "eos_token", "end_of_stream", "end_turn", "stop_sequence", "STOP", "COMPLETE", "completed"],
+    ),
+    (Ending::ToolUse, &["tool_calls", "function_call", "tool_call", "tool_use", "TOOL_CALL"]),
+    (
+        Ending::Reason(FinishReason::Length),
+        &["length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "model_context_window_exceeded"],
+    ),
+    (
+        Ending::Reason(FinishReason::ContentFilter),
+        &[
+            "content_filter",
+            "content_filtered",
+            "sensitive",
+            "guardrail_intervened",
+            "SAFETY",
+            "RECITATION",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+        ],
+    ),
+    (Ending::Reason(FinishReason::Refusal), &["refusal"]),
+    (Ending::Reason(FinishReason::Pause), &["pause_turn"]),
+    (Ending::MalformedCall, &["malformed_function_call", "malformed_tool_use", "MALFORMED_FUNCTION_CALL"]),
+    (Ending::Error(ErrorKind::Overloaded), &["insufficient_system_resource", "network_error"]),
+    (Ending::Error(ErrorKind::Unknown), &["error", "ERROR"]),
+    (Ending::Error(ErrorKind::Aborted), &["abort", "cancelled"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_stands_in_one_row_and_an_unknown_one_is_other() {
+        let mut words: Vec<&str> = CHAT.iter().flat_map(|(_, words)| words.iter().copied()).collect();
+        let count = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), count);
+        assert_eq!(chat("tool_calls"), Ending::ToolUse);
+        assert_eq!(chat("sensitive"), Ending::Reason(FinishReason::ContentFilter));
+        assert_eq!(chat("brand_new"), Ending::Reason(FinishReason::Other));
+    }
+}
