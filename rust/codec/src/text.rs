@@ -56,6 +56,27 @@ impl<'a> Literal<'a> {
         if self.escaped { self.decode() == want } else { self.raw == want.as_bytes() }
     }
 
+    /// Some `\uD8xx` or `\uDCxx` escape has no other half. A literal that holds one is JSON by its grammar, and
+    /// what many parsers refuse or cannot write out again.
+    #[must_use]
+    pub fn has_lone_half(self) -> bool {
+        let mut rest = self.raw;
+        while let Some(at) = memchr::memchr(b'\\', rest) {
+            rest = &rest[at..];
+            let used = match unicode_escape(rest) {
+                Some(0xD800..0xDC00) => match rest.get(6..).and_then(unicode_escape) {
+                    Some(0xDC00..0xE000) => 12,
+                    _ => return true,
+                },
+                Some(0xDC00..0xE000) => return true,
+                Some(_) => 6,
+                None => rest.len().min(2),
+            };
+            rest = &rest[used..];
+        }
+        false
+    }
+
     /// The text ends in a `\uD8xx` escape whose second half may come in the next delta.
     #[must_use]
     pub fn trailing_high(self) -> Option<u16> {
@@ -132,6 +153,7 @@ impl<'a> Text<'a> {
     pub fn push_json(self, out: &mut Vec<u8>) {
         match self {
             Text::Plain(s) => escape_json(s, out),
+            Text::Literal(l) if l.escaped && l.has_lone_half() => escape_json(&l.decode(), out),
             Text::Literal(l) if l.ascii => out.extend_from_slice(l.raw),
             Text::Literal(l) => match std::str::from_utf8(l.raw) {
                 Ok(_) => out.extend_from_slice(l.raw),
@@ -289,6 +311,12 @@ mod tests {
         let mut out = Vec::new();
         Text::from(literal(r"a\u00e9\n")).push_json(&mut out);
         assert_eq!(out, br"a\u00e9\n");
+        out.clear();
+        Text::from(literal(r"a\ud83d\ude00\\ud83d")).push_json(&mut out);
+        assert_eq!(out, br"a\ud83d\ude00\\ud83d");
+        out.clear();
+        Text::from(literal(r"\u0061\ud83d\n\ude00")).push_json(&mut out);
+        assert_eq!(String::from_utf8(out.clone()).unwrap(), "a\u{fffd}\\n\u{fffd}");
         out.clear();
         Text::from("a\"\\\n\u{1}é").push_json_string(&mut out);
         assert_eq!(String::from_utf8(out).unwrap(), "\"a\\\"\\\\\\n\\u0001é\"");

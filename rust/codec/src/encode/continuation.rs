@@ -1,0 +1,116 @@
+//! Continuations across protocols: `hr1.FAMILY.FORM.PROVIDER.BASE64URL`.
+//!
+//! A provider's opaque state (a thinking block's signature, encrypted reasoning) has to come back to the same
+//! provider row on the next turn, and the gateway stores nothing. So it travels in the opaque slot of the
+//! protocol that the client speaks, wrapped in this form, and the request's translation unwraps it.
+//!
+//! 1. Same family on both sides: the data passes as it is, in its own slot. Only a foreign one is wrapped.
+//! 2. The slots, one per client protocol:
+//!
+//!    | client | slot |
+//!    |---|---|
+//!    | Messages | `signature` of the `thinking` block it belongs to; what belongs to no thinking block, and every further one of a block, is `data` of a `redacted_thinking` block of its own |
+//!    | Responses | `encrypted_content` of the `reasoning` item it belongs to, else of a `reasoning` item of its own |
+//!    | Chat | an entry of `reasoning_details` with an integer `index`: `{"type":"reasoning.text","text":TEXT,"signature":WRAPPED}` for a signature, with the text that it signs, else `{"type":"reasoning.encrypted","data":WRAPPED}` |
+//!
+//! 3. What belongs to a call stands directly before that call where the slot has an order, and says so by its form
+//!    (`thought_signature`).
+//! 4. PROVIDER is empty where the encoder was not told the row: such data is given back to nobody in particular.
+//!
+//! Nothing here may look into the data.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::event::{ContinuationForm, Protocol};
+
+const MARK: &str = "hr1.";
+
+/// What a wrapped continuation holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwrapped<'a> {
+    pub family: Protocol,
+    pub form: ContinuationForm,
+    /// The provider row that it may go back to; empty where the encoder was not told.
+    pub provider: &'a str,
+    pub data: String,
+}
+
+/// Wraps `data` for a client of another family. `provider` is a row's id, which holds no dot.
+#[must_use]
+pub fn wrap(family: Protocol, form: ContinuationForm, provider: Option<&str>, data: &str) -> String {
+    let provider = provider.unwrap_or_default();
+    let mut out = String::with_capacity(MARK.len() + 64 + provider.len() + data.len().div_ceil(3) * 4);
+    out.push_str(MARK);
+    out.push_str(family.name());
+    out.push('.');
+    out.push_str(form.code());
+    out.push('.');
+    out.push_str(provider);
+    out.push('.');
+    URL_SAFE_NO_PAD.encode_string(data, &mut out);
+    out
+}
+
+/// The inverse of [`wrap`]; `None` for whatever is not one of ours, whole.
+#[must_use]
+pub fn unwrap(text: &str) -> Option<Unwrapped<'_>> {
+    let mut parts = text.strip_prefix(MARK)?.splitn(4, '.');
+    let family = Protocol::from_name(parts.next()?)?;
+    let form = ContinuationForm::from_code(parts.next()?)?;
+    let provider = parts.next()?;
+    let data = URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
+    Some(Unwrapped { family, form, provider, data: String::from_utf8(data).ok()? })
+}
+
+/// The text for the slot of a client of `client`: `data` itself in its own family, wrapped elsewhere.
+pub(super) fn slot<'a>(
+    client: Protocol,
+    family: Protocol,
+    form: ContinuationForm,
+    provider: Option<&str>,
+    data: Cow<'a, str>,
+) -> Cow<'a, str> {
+    if family == client { data } else { Cow::Owned(wrap(family, form, provider, &data)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_wrapped_comes_back() {
+        for family in Protocol::ALL {
+            for form in ContinuationForm::ALL {
+                let text = wrap(family, *form, Some("acme-2"), "sig/é+==.hr1.");
+                assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)), "{text}");
+                let back = unwrap(&text).unwrap();
+                assert_eq!((back.family, back.form, back.provider), (family, *form, "acme-2"));
+                assert_eq!(back.data, "sig/é+==.hr1.");
+            }
+        }
+        assert_eq!(unwrap(&wrap(Protocol::OpenaiChat, ContinuationForm::Details, None, "")).unwrap().provider, "");
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused() {
+        for text in [
+            "",
+            "hr1",
+            "hr1.",
+            "EpMBCioICRgC",
+            "hr2.openai_chat.details.p.e30",
+            "hr1.nobody.details.p.e30",
+            "hr1.openai_chat.nothing.p.e30",
+            "hr1.openai_chat.details.e30",
+            "hr1.openai_chat.details.p.e30=",
+            "hr1.openai_chat.details.p.e3+",
+            "hr1.openai_chat.details.p._w",
+            "hr1.openai_chat.details.p.e30.more",
+        ] {
+            assert_eq!(unwrap(text), None, "{text}");
+        }
+    }
+}

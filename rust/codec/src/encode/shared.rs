@@ -1,0 +1,204 @@
+//! What the encoders of all client protocols share: who is served, what was lost, what was counted, and
+//! the small writers.
+
+use std::borrow::Cow;
+
+use super::EncoderConfig;
+use super::continuation::slot;
+use crate::event::{ContinuationForm, Protocol, Usage};
+use crate::loss::{Loss, LossAction};
+use crate::text::{Text, push_json_str};
+
+pub(super) struct Shared {
+    pub client: Protocol,
+    pub stream: bool,
+    pub model: String,
+    pub response_id: String,
+    /// The tail of `response_id`, from which other ids are made.
+    pub stem: String,
+    pub created: u64,
+    pub include_usage: bool,
+    pub provider: Option<String>,
+    pub family: Option<Protocol>,
+    pub losses: Losses,
+    /// The newest totals.
+    pub usage: Option<Counts>,
+}
+
+impl Shared {
+    pub fn new(config: &EncoderConfig) -> Shared {
+        let id = config.response_id.as_str();
+        let stem = id.split_once(['_', '-']).map_or(id, |(_, tail)| tail);
+        Shared {
+            client: config.protocol,
+            stream: config.stream,
+            model: config.model.clone(),
+            response_id: config.response_id.clone(),
+            stem: stem.to_owned(),
+            created: config.created,
+            include_usage: config.include_usage,
+            provider: config.provider.clone(),
+            family: config.family,
+            losses: Losses::default(),
+            usage: None,
+        }
+    }
+
+    /// Whether events of this family stand in the client's own words.
+    pub fn native(&self) -> bool {
+        self.family == Some(self.client)
+    }
+
+    /// A continuation's data as it goes into the client's opaque slot.
+    pub fn slot<'a>(&self, family: Protocol, form: ContinuationForm, data: Text<'a>) -> Cow<'a, str> {
+        slot(self.client, family, form, self.provider.as_deref(), data.decode())
+    }
+}
+
+/// Paths of what did not pass unchanged, each once.
+#[derive(Debug, Default)]
+pub(super) struct Losses(Vec<Loss>);
+
+impl Losses {
+    pub fn note(&mut self, path: &'static str, action: LossAction) {
+        if !self.0.iter().any(|loss| loss.path == path && loss.action == action) {
+            self.0.push(Loss { path: path.to_owned(), action });
+        }
+    }
+
+    pub fn dropped(&mut self, path: &'static str) {
+        self.note(path, LossAction::Dropped);
+    }
+
+    pub fn approximated(&mut self, path: &'static str) {
+        self.note(path, LossAction::Approximated);
+    }
+
+    pub fn as_slice(&self) -> &[Loss] {
+        &self.0
+    }
+}
+
+/// A response's totals, without what they borrow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub input: Option<u64>,
+    pub output: Option<u64>,
+    pub cached: Option<u64>,
+    pub cache_write: Option<u64>,
+    pub reasoning: Option<u64>,
+}
+
+impl Counts {
+    pub fn of(usage: &Usage<'_>) -> Counts {
+        Counts {
+            input: usage.input_tokens,
+            output: usage.output_tokens,
+            cached: usage.cached_input_tokens,
+            cache_write: usage.cache_write_tokens,
+            reasoning: usage.reasoning_tokens,
+        }
+    }
+}
+
+/// A count for a place whose schema demands a number: an unknown one is written as 0, and said in the losses.
+pub(super) fn demanded(losses: &mut Losses, count: Option<u64>, path: &'static str) -> u64 {
+    count.unwrap_or_else(|| {
+        losses.approximated(path);
+        0
+    })
+}
+
+pub(super) fn put(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub(super) fn put_number(out: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        // A remainder by ten is one digit.
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends `key` (with its quotes and colon) and a string.
+pub(super) fn put_str(out: &mut Vec<u8>, key: &str, value: &str) {
+    put(out, key);
+    push_json_str(value, out);
+}
+
+/// Appends `key` (with its quotes and colon) and a number.
+pub(super) fn put_count(out: &mut Vec<u8>, key: &str, n: u64) {
+    put(out, key);
+    put_number(out, n);
+}
+
+/// Appends raw JSON from a provider so that it stays on one line: outside of strings JSON may hold line breaks, and a
+/// `data:` line may not. Inside of strings it has none.
+pub(super) fn put_raw(out: &mut Vec<u8>, raw: &[u8]) {
+    if memchr::memchr2(b'\n', b'\r', raw).is_none() && std::str::from_utf8(raw).is_ok() {
+        out.extend_from_slice(raw);
+        return;
+    }
+    let text = String::from_utf8_lossy(raw);
+    out.extend(text.bytes().map(|b| if b == b'\n' || b == b'\r' { b' ' } else { b }));
+}
+
+/// Starts the next item of a list: a comma but for the first.
+pub(super) fn comma(out: &mut Vec<u8>, first: bool) {
+    if !first {
+        out.push(b',');
+    }
+}
+
+/// As [`comma`], for a list that holds nothing else.
+pub(super) fn list_comma(list: &mut Vec<u8>) {
+    if !list.is_empty() {
+        list.push(b',');
+    }
+}
+
+/// How many code points a text has.
+pub(super) fn code_points(text: Text<'_>) -> u64 {
+    match text {
+        Text::Plain(s) => s.chars().count() as u64,
+        Text::Literal(l) if l.escaped || !l.ascii => l.decode().chars().count() as u64,
+        Text::Literal(l) => l.raw.len() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_json_becomes_one_line() {
+        let mut out = Vec::new();
+        put_raw(&mut out, b"{\n  \"a\": \"x\\ny\"\r\n}");
+        assert_eq!(out, b"{   \"a\": \"x\\ny\"  }");
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are() {
+        for n in [0, 7, 10, 1234, u64::MAX] {
+            let mut out = Vec::new();
+            put_number(&mut out, n);
+            assert_eq!(String::from_utf8(out).unwrap(), n.to_string());
+        }
+    }
+
+    #[test]
+    fn code_points_are_counted_behind_escapes() {
+        use crate::text::Literal;
+        let raw = r"a\u00e9\ud83d\ude00é".as_bytes();
+        assert_eq!(code_points(Literal { raw, escaped: true, ascii: false }.into()), 4);
+        assert_eq!(code_points("é😀".into()), 2);
+    }
+}
