@@ -32,7 +32,8 @@ $(DEPS): pyproject.toml
 build: $(BUILT)
 
 $(BUILT): $(DEPS) Cargo.toml Cargo.lock $(RUST_FILES)
-	@$(BIN)/maturin develop --quiet --profile daily
+	@echo "building (a few minutes the first time)"
+	@$(BIN)/maturin develop --quiet --profile daily >$(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 	@touch $@
 
 serve: $(BUILT)
@@ -55,7 +56,7 @@ format: $(DEPS)
 	$(BIN)/ruff check --fix --quiet python tests tools
 
 bench: $(DEPS)
-	@$(BIN)/maturin develop --quiet --release
+	@$(BIN)/maturin develop --quiet --release >$(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 	@rm -f $(BUILT)
 	$(BIN)/python -m benches $(ARGS)
 

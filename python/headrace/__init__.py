@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from headrace.requests import REMOVE
-    from headrace.translate import filter_response_headers
+    from headrace.translate import Decoder, filter_response_headers
 
 __all__ = [
     "REMOVE",
@@ -46,6 +46,7 @@ __all__ = [
     "AssembledFrom",
     "Attach",
     "Continuation",
+    "Decoder",
     "HeadraceError",
     "HostedTool",
     "Media",
@@ -67,6 +68,7 @@ __all__ = [
 
 # Where each name comes from. Those that are not listed are events.
 _HOMES = {
+    "Decoder": "translate",
     "HeadraceError": "errors",
     "ProviderError": "errors",
     "UnsupportedFeature": "errors",

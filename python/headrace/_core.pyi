@@ -1,25 +1,31 @@
 """The native module, as `headrace._bridge` sees it. Compared with the built module by `make check`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self, final
+
+from typing_extensions import Buffer
 
 from headrace.codes import (
     AttachTo,
     CallKind,
     ContinuationForm,
+    End,
     ErrorKind,
     ErrorPhase,
     FinishReason,
     HostedPhase,
     Protocol,
     ReasoningKind,
+    Transport,
 )
+from headrace.events import ModelEvent
 
 __all__ = [
     "Annotation",
     "AssembledFrom",
     "Attach",
     "Continuation",
+    "Decoder",
     "HostedTool",
     "Media",
     "ModelFinished",
@@ -489,7 +495,26 @@ class ProviderErrorEvent:
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
-def filter_response_headers(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]: ...
+@final
+class Decoder:
+    def __new__(
+        cls,
+        protocol: Protocol,
+        *,
+        status: int = 200,
+        headers: Iterable[tuple[str, str]] = ...,
+        transport: Transport | None = None,
+        think_tags: bool = False,
+        turn_id: str = "t0",
+        provider: str | None = None,
+        model: str | None = None,
+    ) -> Self: ...
+    def feed(self, data: Buffer) -> list[ModelEvent]: ...
+    def finish(self, end: End = ...) -> list[ModelEvent]: ...
+    @property
+    def is_done(self) -> bool: ...
+
+def filter_response_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]: ...
 def toml_document(
     text: str,
 ) -> tuple[

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace import _bridge
+from headrace._bridge import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["filter_response_headers"]
+__all__ = ["Decoder", "filter_response_headers"]
 
 
 def filter_response_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -22,4 +23,4 @@ def filter_response_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str,
 
     Returns the pairs that pass, in their order and spelling.
     """
-    return _bridge.filter_response_headers(list(pairs))
+    return _bridge.filter_response_headers(pairs)

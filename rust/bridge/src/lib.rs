@@ -8,7 +8,7 @@ mod toml;
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
-    use crate::codec::filter_response_headers;
+    use crate::codec::{Decoder, filter_response_headers};
     #[pymodule_export]
     use crate::events::intent::ToolIntentProposed;
     #[pymodule_export]

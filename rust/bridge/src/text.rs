@@ -172,11 +172,7 @@ fn push_members(dict: &Bound<'_, PyDict>, out: &mut Vec<u8>, depth: usize) -> Py
     Ok(())
 }
 
-fn push_items<'py>(
-    items: impl Iterator<Item = Bound<'py, PyAny>>,
-    out: &mut Vec<u8>,
-    depth: usize,
-) -> PyResult<()> {
+fn push_items<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>, out: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     out.push(b'[');
     for (i, item) in items.enumerate() {
         if i > 0 {

@@ -54,7 +54,7 @@ impl ToolIntentProposed {
             tool_name: text(py, &self.tool_name)?,
             kind: self.kind.0,
             raw_input_text: text(py, &self.raw_input_text)?,
-            assembled_from: self.assembled_from.into(),
+            assembled_from: (&self.assembled_from).into(),
         })
     }
 
@@ -124,7 +124,8 @@ impl ToolIntentProposed {
             parsed: OnceLock::new(),
         };
         let intent = made.intent(py)?;
-        if kind.0 == CallKind::Function && !matches!(Scanner::only(intent.input_json().as_bytes()), Ok(Value::Object(_)))
+        if kind.0 == CallKind::Function
+            && !matches!(Scanner::only(intent.input_json().as_bytes()), Ok(Value::Object(_)))
         {
             return Err(PyValueError::new_err("a function's raw_input_text is one JSON object, null or blank"));
         }
@@ -173,7 +174,6 @@ impl ToolIntentProposed {
     }
 
     /// `input` is the one field that may come to hold anything, also this event itself.
-    #[expect(clippy::needless_pass_by_value, reason = "PyO3 hands the visitor over")]
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(self.parsed.get())
     }

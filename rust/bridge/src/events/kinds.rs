@@ -1,10 +1,10 @@
 //! The event classes whose fields are all there is to them. `tool_intent.proposed` is in `intent.rs`.
 
+use headrace_codec::ErrorKind;
 use headrace_codec::event::{
     At, CallKind, ContinuationForm, ErrorPhase, Event, FinishReason, HostedPhase, Protocol, ProviderError,
     ReasoningKind, Usage as Counts,
 };
-use headrace_codec::ErrorKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 

@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 
 use headrace_codec::event::{At, Event, Sink};
 use headrace_codec::{Text, event};
-use pyo3::exceptions::PyTypeError;
 use pyo3::PyClass;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
@@ -47,6 +47,7 @@ impl Sink for ListSink<'_, '_> {
 }
 
 /// Makes the object of an event.
+#[expect(clippy::too_many_lines, reason = "one arm an event")]
 pub fn make<'py>(py: Python<'py>, at: At, event: &Event<'_>, scratch: &mut String) -> PyResult<Bound<'py, PyAny>> {
     let At { seq, offset } = at;
     let mut maker = Maker { py, scratch };

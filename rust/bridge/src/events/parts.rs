@@ -48,7 +48,7 @@ impl Show for Attach {
 
 /// What an intent was assembled from.
 #[pyclass(frozen, get_all, eq, hash, from_py_object, module = "headrace")]
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct AssembledFrom {
     pub event_count: u64,
     pub first_offset: u64,
@@ -101,8 +101,8 @@ impl From<Assembled> for AssembledFrom {
     }
 }
 
-impl From<AssembledFrom> for Assembled {
-    fn from(a: AssembledFrom) -> Self {
+impl From<&AssembledFrom> for Assembled {
+    fn from(a: &AssembledFrom) -> Self {
         Assembled {
             event_count: a.event_count,
             first_offset: a.first_offset,
