@@ -22,6 +22,10 @@ pub const MAX_CALLS: usize = 16_384;
 /// Content blocks of one response that are tracked by index. Beyond it: `stream_interrupted`.
 pub const MAX_BLOCKS: usize = 65_536;
 
+/// Content blocks of one response that are open at once. Vendors stream one after another; a thousand leaves room for
+/// whoever interleaves them and keeps a search among them short. Beyond it: `stream_interrupted`.
+pub const MAX_OPEN_BLOCKS: usize = 1024;
+
 /// Text kept of one tool call's arguments, in bytes: the frame bound again, since a call may come in one frame.
 /// Beyond it the call is malformed and the stream ends.
 pub const MAX_ARGUMENTS: usize = 64 << 20;

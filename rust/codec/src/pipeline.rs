@@ -18,7 +18,9 @@ use crate::framing::ws::Messages;
 use crate::framing::{Frame, TooLong};
 use crate::json::{Scan, Scanner};
 use crate::limits::{MAX_ERROR_RAW, MAX_FRAME};
+use crate::normalize::anthropic_messages::AnthropicMessages;
 use crate::normalize::openai_chat::OpenaiChat;
+use crate::normalize::openai_responses::OpenaiResponses;
 use crate::normalize::{About, Known, Normalize, Out, Response};
 
 /// What carries the payloads.
@@ -101,6 +103,8 @@ enum Framing {
 #[derive(Debug)]
 enum Normalizer {
     Chat(Box<OpenaiChat>),
+    Responses(Box<OpenaiResponses>),
+    Messages(Box<AnthropicMessages>),
     /// A protocol that this build cannot read: the first byte, or the end, is an error.
     Unsupported,
 }
@@ -109,6 +113,8 @@ impl Normalizer {
     fn get(&mut self) -> Option<&mut dyn Normalize> {
         match self {
             Normalizer::Chat(chat) => Some(&mut **chat),
+            Normalizer::Responses(responses) => Some(&mut **responses),
+            Normalizer::Messages(messages) => Some(&mut **messages),
             Normalizer::Unsupported => None,
         }
     }
@@ -131,6 +137,8 @@ impl Decoder {
         };
         let normalizer = match config.protocol {
             Protocol::OpenaiChat => Normalizer::Chat(Box::new(OpenaiChat::new(config.think_tags))),
+            Protocol::OpenaiResponses => Normalizer::Responses(Box::default()),
+            Protocol::AnthropicMessages => Normalizer::Messages(Box::default()),
             _ => Normalizer::Unsupported,
         };
         let response = Response::new(About {

@@ -12,6 +12,18 @@ pub fn chat(reason: &str) -> Ending {
     look_up(&CHAT, reason)
 }
 
+/// A `stop_reason` of Anthropic Messages.
+#[must_use]
+pub fn messages(reason: &str) -> Ending {
+    look_up(&MESSAGES, reason)
+}
+
+/// The reason of an incomplete response of Responses. A complete one has none.
+#[must_use]
+pub fn incomplete(reason: &str) -> Ending {
+    look_up(&INCOMPLETE, reason)
+}
+
 type Table = [(Ending, &'static [&'static str])];
 
 fn look_up(table: &Table, reason: &str) -> Ending {
@@ -52,17 +64,34 @@ const CHAT: [(Ending, &[&str]); 10] = [
     (Ending::Error(ErrorKind::Aborted), &["abort", "cancelled"]),
 ];
 
+const MESSAGES: [(Ending, &[&str]); 5] = [
+    (Ending::Normal, &["end_turn", "stop_sequence"]),
+    (Ending::ToolUse, &["tool_use"]),
+    (Ending::Reason(FinishReason::Length), &["max_tokens", "model_context_window_exceeded"]),
+    (Ending::Reason(FinishReason::Refusal), &["refusal"]),
+    (Ending::Reason(FinishReason::Pause), &["pause_turn", "compaction"]),
+];
+
+const INCOMPLETE: [(Ending, &[&str]); 2] = [
+    (Ending::Reason(FinishReason::Length), &["max_output_tokens", "max_messages"]),
+    (Ending::Reason(FinishReason::ContentFilter), &["content_filter"]),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_word_stands_in_one_row_and_an_unknown_one_is_other() {
-        let mut words: Vec<&str> = CHAT.iter().flat_map(|(_, words)| words.iter().copied()).collect();
-        let count = words.len();
-        words.sort_unstable();
-        words.dedup();
-        assert_eq!(words.len(), count);
+        for table in [&CHAT[..], &MESSAGES, &INCOMPLETE] {
+            let mut words: Vec<&str> = table.iter().flat_map(|(_, words)| words.iter().copied()).collect();
+            let count = words.len();
+            words.sort_unstable();
+            words.dedup();
+            assert_eq!(words.len(), count);
+        }
+        assert_eq!(messages("compaction"), Ending::Reason(FinishReason::Pause));
+        assert_eq!(incomplete("steered"), Ending::Reason(FinishReason::Other));
         assert_eq!(chat("tool_calls"), Ending::ToolUse);
         assert_eq!(chat("sensitive"), Ending::Reason(FinishReason::ContentFilter));
         assert_eq!(chat("brand_new"), Ending::Reason(FinishReason::Other));

@@ -7,12 +7,14 @@
 //!
 //! Byte buffering, clocks and the building of requests must not be added here.
 
+pub mod anthropic_messages;
 pub mod classify;
 mod codes;
 mod details;
 mod error_body;
 pub mod finish;
 pub mod openai_chat;
+pub mod openai_responses;
 pub mod out;
 mod retry_after;
 pub mod text;

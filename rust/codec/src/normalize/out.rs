@@ -408,7 +408,10 @@ impl Out<'_> {
                 return self.fail(kind, &Known { message: message.as_deref(), ..Known::default() });
             }
             Ending::MalformedCall => return self.malformed_call("the provider reports a malformed tool call"),
-            Ending::Reason(reason @ (FinishReason::Length | FinishReason::ContentFilter)) => reason,
+            // What cut the answer may have cut a call (rule R10).
+            Ending::Reason(reason @ (FinishReason::Length | FinishReason::ContentFilter | FinishReason::Refusal)) => {
+                reason
+            }
             _ if calls.malformed().is_some() => {
                 return self.malformed_call("the arguments of a finished tool call are not a JSON object");
             }
