@@ -1,0 +1,406 @@
+"""The owner of one request's attempts: mark, take the next member, back off, or let the answer go out.
+
+1. `ROWS` says what each cause of failure does. Nobody marks a credential elsewhere.
+2. A failure marks only the credential that made the attempt; one that cannot be attributed marks nobody.
+3. One attempt at a time, never another provider, and no member that is not ready.
+4. Every member is tried once, at once. Then, if the cause allows it, a second round after a backoff with full jitter.
+   A failure that is nobody's ends after one round. A pool's only member gets its second attempt before its mark takes
+   effect: after `retry_after` where that is short, else after the backoff; where it is long the answer goes out now.
+5. A pooled connection that died unused is nobody's failure: the attempt is made again on a fresh one, once.
+6. The clock and the randomness are arguments.
+
+Never here: parsing, tools, sockets, a route to another provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Literal, TypeAlias
+
+from headrace.credentials import Credential, Mark, Member, Pool, Status
+from headrace.requests import AttemptSpec, Failure, Headers, PreparedRequest, Refusal, Secret
+
+__all__ = ["ROWS", "AttemptRecord", "Cause", "CredentialAttempts", "Row", "backoff", "cause_of", "pool_answer"]
+
+Random: TypeAlias = Callable[[], float]
+
+#: The first backoff is up to this long; each further one up to twice as long.
+BACKOFF_BASE_S: Final = 0.5
+BACKOFF_CAP_S: Final = 8.0
+#: A lone member waits for a `retry_after` up to this long; longer waits are the client's.
+PATIENCE_S: Final = 2.0
+#: A rate limit that names no time: 1 s, 2 s, 4 s, ... up to this, with jitter.
+RATE_LIMIT_CAP_S: Final = 60.0
+OVERLOAD_CAP_S: Final = 30.0
+INTERRUPTED_S: Final = 5.0
+#: A wait longer than this is no business of a client's automatic retry.
+RETRY_WORTH_S: Final = 60.0
+
+
+class Cause(Enum):
+    """Why an attempt failed, as far as credentials are concerned."""
+
+    RATE_LIMIT = "rate_limit"
+    QUOTA = "quota"
+    OVERLOADED = "overloaded"
+    INTERRUPTED = "interrupted"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    MALFORMED = "malformed"
+    ENDPOINT = "endpoint"
+    STALE_CONNECTION = "stale_connection"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a cause does.
+
+    - `mark`: the state that the attempt's credential gets. None: no mark.
+    - `scope`: whether the mark is on the credential or on this model of it.
+    - `others`: another member may do better.
+    - `again`: a second round, or a lone member's second attempt, may do better.
+    """
+
+    mark: Status | None
+    scope: Literal["credential", "model"] = "credential"
+    others: bool = True
+    again: bool = True
+
+
+ROWS: Final[Mapping[Cause, Row]] = {
+    Cause.RATE_LIMIT: Row(Status.COOLING, "model"),
+    Cause.QUOTA: Row(Status.EXHAUSTED, again=False),
+    Cause.OVERLOADED: Row(Status.COOLING, "model"),
+    Cause.INTERRUPTED: Row(Status.COOLING),
+    Cause.UNAUTHORIZED: Row(Status.DEAD, again=False),
+    Cause.FORBIDDEN: Row(None, again=False),
+    Cause.MALFORMED: Row(None),
+    Cause.ENDPOINT: Row(None),
+    Cause.STALE_CONNECTION: Row(None),
+    Cause.CLIENT: Row(None, others=False, again=False),
+}
+
+#: What has no row here (a 5xx, an unknown failure, a timeout of the provider's own) counts as overload.
+_BY_KIND: Final[Mapping[str, Cause]] = {
+    "bad_request": Cause.CLIENT,
+    "context_length": Cause.CLIENT,
+    "content_filter": Cause.CLIENT,
+    "unsupported_feature": Cause.CLIENT,
+    "aborted": Cause.CLIENT,
+    "rate_limit": Cause.RATE_LIMIT,
+    "quota": Cause.QUOTA,
+    "stream_interrupted": Cause.INTERRUPTED,
+    "malformed_tool_call": Cause.MALFORMED,
+}
+#: Without a status, the connection's own failures.
+_BROKEN: Final = frozenset({"timeout", "transport", "stream_interrupted"})
+_FORBIDDEN_STATUS: Final = 403
+
+
+def cause_of(failure: Failure, *, dead_codes: Collection[str] = ()) -> Cause:
+    """Find the row of a failure.
+
+    - `dead_codes`: this vendor's codes with a 403 that mean a credential is dead.
+    """
+    error = failure.error
+    kind = error.kind
+    cause = _BY_KIND.get(kind, Cause.OVERLOADED)
+    if kind == "auth":
+        # Without a status (an error within a stream) nothing shows that the key itself was refused.
+        refused = error.status not in {None, _FORBIDDEN_STATUS} or error.code in dead_codes
+        cause = Cause.UNAUTHORIZED if refused else Cause.FORBIDDEN
+    elif kind in _BROKEN and error.status is None:
+        if kind != "timeout" and failure.reused_socket and failure.bytes_received == 0:
+            cause = Cause.STALE_CONNECTION
+        elif error.phase == "connect":
+            cause = Cause.ENDPOINT
+        else:
+            cause = Cause.INTERRUPTED
+    return cause
+
+
+def backoff(round_: int, random: Random, *, base: float = BACKOFF_BASE_S, cap: float = BACKOFF_CAP_S) -> float:
+    """Give a wait with full jitter: anything up to `base * 2**round`, `cap` at most."""
+    return random() * min(cap, base * 2.0 ** min(round_, 32))
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """What became of one attempt, for the ledger. Holds no secret."""
+
+    attempt: int
+    credential: str | None
+    cause: Cause
+    status: int | None
+    marked: Status | None
+    #: Seconds that the next attempt waits. None: there is none.
+    next_in: float | None
+
+
+class CredentialAttempts:
+    """Owns the attempts of one request.
+
+    `choose` comes first, then `begin` with the request as prepared for that choice; its body serves every attempt,
+    and each has its own authorisation. Then `next` for each attempt that failed, and `succeeded` or `interrupted`.
+
+    - `authorize`: writes a secret into headers.
+    - `conversation`: what affinity goes by.
+    - `started`: when the request was whole; the total deadline counts from then, over all attempts.
+    """
+
+    __slots__ = (
+        "_again",
+        "_attempt",
+        "_authorize",
+        "_conversation",
+        "_credential",
+        "_dead_codes",
+        "_model",
+        "_pool",
+        "_prepared",
+        "_records",
+        "_redone",
+        "_round",
+        "_started",
+        "_tried",
+        "closed",
+    )
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        model: str,
+        authorize: Callable[[Secret], Headers],
+        started: float,
+        conversation: str | None = None,
+        dead_codes: Collection[str] = (),
+    ) -> None:
+        self._pool = pool
+        self._model = model
+        self._prepared: PreparedRequest | None = None
+        self._authorize = authorize
+        self._started = started
+        self._conversation = conversation
+        self._dead_codes = dead_codes
+        self._credential: Credential | None = None
+        self._attempt = 0
+        self._round = 0
+        self._tried: set[str] = set()
+        self._again = True
+        self._redone = False
+        self._records: list[AttemptRecord] = []
+        #: Whether the last failure was answered: no further attempt will come.
+        self.closed = False
+
+    @property
+    def credential(self) -> str | None:
+        """The id of the credential that the running attempt uses."""
+        return self._credential.id if self._credential is not None else None
+
+    @property
+    def records(self) -> tuple[AttemptRecord, ...]:
+        """What became of the attempts that failed."""
+        return tuple(self._records)
+
+    def choose(self, *, now: float, random: Random) -> Refusal | None:
+        """Take the first credential; a `Refusal` where no member is ready. None: `credential` says which, if any."""
+        if len(self._pool):
+            self._credential = self._pool.choose(self._model, now=now, random=random, conversation=self._conversation)
+            if self._credential is None:
+                self.closed = True
+                return pool_answer(self._pool.provider, self._pool.members(self._model, now), now=now)
+        return None
+
+    def begin(self, prepared: PreparedRequest, *, now: float) -> AttemptSpec:
+        """Give the first attempt of a request that was prepared for the chosen credential."""
+        self._prepared = prepared
+        return self._spec(now=now, delay=0.0)
+
+    def next(self, failure: Failure, *, now: float, random: Random) -> AttemptSpec | Refusal:
+        """Say what follows a failed attempt: another attempt, or the answer.
+
+        - Raises `ValueError`: it is not the running attempt that failed.
+        """
+        if self.closed or failure.attempt != self._attempt:
+            raise ValueError(f"attempt {failure.attempt} is not running")
+        failed = self.credential
+        cause = cause_of(failure, dead_codes=self._dead_codes)
+        if cause is Cause.STALE_CONNECTION:
+            if not self._redone:
+                self._redone = True
+                self._note(failure, failed, cause, None, 0.0)
+                return self._spec(now=now, delay=0.0, fresh=True)
+            cause = Cause.INTERRUPTED
+        row = ROWS[cause]
+        self._again = self._again and row.again
+        wait = self._lone_wait(failure, row, now=now, random=random)
+        if wait is not None:
+            self._round += 1
+            self._note(failure, failed, cause, None, wait)
+            return self._spec(now=now, delay=wait)
+        marked = self._mark(failure, cause, now=now, random=random)
+        spec = self._another(row, now=now, random=random) if row.others else None
+        self._note(failure, failed, cause, marked, None if spec is None else spec.delay)
+        if spec is not None:
+            return spec
+        self.closed = True
+        return self._answer(failure, cause, now)
+
+    def interrupted(self, failure: Failure, *, now: float, random: Random) -> None:
+        """Take note of a failure that the client has already seen: mark, and nothing more.
+
+        A pool's only member is not marked for an interruption: nobody else could serve the next request better.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        cause = cause_of(failure, dead_codes=self._dead_codes)
+        lone = len(self._pool) == 1 and cause in {Cause.INTERRUPTED, Cause.OVERLOADED, Cause.STALE_CONNECTION}
+        marked = None if lone else self._mark(failure, cause, now=now, random=random)
+        self._note(failure, self.credential, cause, marked, None)
+
+    def succeeded(self, *, now: float) -> None:
+        """Take note that the running attempt has answered."""
+        self.closed = True
+        if self._credential is not None:
+            self._pool.succeeded(self._credential.id, self._model, now)
+
+    def _spec(self, *, now: float, delay: float, fresh: bool = False) -> AttemptSpec:
+        self._attempt += 1
+        if self._credential is not None:
+            self._tried.add(self._credential.id)
+        prepared = self._prepared
+        if prepared is None:
+            raise ValueError("no attempt was begun")
+        deadlines = prepared.deadlines
+        if deadlines.total is not None and self._attempt > 1:
+            deadlines = replace(deadlines, total=max(deadlines.total - (now + delay - self._started), 0.001))
+        headers = prepared.headers
+        if self._credential is not None:
+            headers += self._authorize(self._credential.secret)
+        return AttemptSpec(
+            method=prepared.method,
+            url=prepared.url,
+            headers=headers,
+            body=prepared.body,
+            protocol=prepared.protocol,
+            transport=prepared.transport,
+            deadlines=deadlines,
+            provider=self._pool.provider,
+            think_tags=prepared.think_tags,
+            usage_asked=prepared.usage_asked,
+            attempt=self._attempt,
+            delay=delay,
+            fresh_connection=fresh,
+        )
+
+    def _in_time(self, delay: float, now: float) -> bool:
+        total = self._prepared.deadlines.total if self._prepared is not None else None
+        return total is None or now + delay - self._started < total
+
+    def _lone_wait(self, failure: Failure, row: Row, *, now: float, random: Random) -> float | None:
+        """How long a pool's only member waits for its second attempt. None: it gets none."""
+        if len(self._pool) != 1 or self._round > 0 or not row.again:
+            return None
+        hint = failure.error.retry_after_s
+        if hint is not None and hint > PATIENCE_S:
+            return None
+        wait = float(hint) if hint else backoff(0, random)
+        return wait if self._in_time(wait, now) else None
+
+    def _another(self, row: Row, *, now: float, random: Random) -> AttemptSpec | None:
+        """Take the next member: of this round at once, of the second after a backoff. None: nobody is left."""
+        if len(self._pool) < 2 or not self._in_time(0.0, now):  # noqa: PLR2004 - nobody beside the one that failed
+            return None
+        choice = self._pool.choose(
+            self._model, now=now, random=random, without=self._tried, conversation=self._conversation
+        )
+        delay = 0.0
+        if choice is None:
+            # An unattributed failure marks nobody, so another round would meet the same members in the same state.
+            if self._round > 0 or not self._again or row.mark is None:
+                return None
+            self._round += 1
+            self._tried.clear()
+            delay = backoff(self._round, random)
+            if not self._in_time(delay, now):
+                return None
+            choice = self._pool.choose(self._model, now=now + delay, random=random, conversation=self._conversation)
+            if choice is None:
+                return None
+        self._credential = choice
+        return self._spec(now=now, delay=delay)
+
+    def _mark(self, failure: Failure, cause: Cause, *, now: float, random: Random) -> Status | None:
+        row = ROWS[cause]
+        if row.mark is None or self._credential is None:
+            return None
+        scope = self._model if row.scope == "model" else None
+        failures = self._pool.failures(self._credential.id, model=scope) + 1
+        mark = _mark_for(cause, failure.error.kind, failure.error.retry_after_s, failures, now=now, random=random)
+        self._pool.mark(self._credential.id, mark, model=scope)
+        return mark.status
+
+    def _note(
+        self, failure: Failure, credential: str | None, cause: Cause, marked: Status | None, next_in: float | None
+    ) -> None:
+        self._records.append(AttemptRecord(failure.attempt, credential, cause, failure.error.status, marked, next_in))
+
+    def _answer(self, failure: Failure, cause: Cause, now: float) -> Refusal:
+        members = self._pool.members(self._model, now)
+        if cause is not Cause.CLIENT and members and all(member.status is not Status.READY for member in members):
+            answer = pool_answer(self._pool.provider, members, now=now)
+            if answer.status == 429:  # noqa: PLR2004 - the pool's own answer; else the failure says more
+                return answer
+        error = failure.error
+        hint = error.retry_after_s
+        return Refusal(
+            status=502,
+            code="upstream_response_failed",
+            message="the provider's answer failed",
+            retry_at=now + hint if hint else None,
+            # This gateway has made its attempts; a client that repeats at once only repeats them.
+            should_retry=False if cause is Cause.CLIENT or (hint or 0.0) > RETRY_WORTH_S else None,
+            error=error,
+        )
+
+
+def _mark_for(cause: Cause, kind: str, hint: float | None, failures: int, *, now: float, random: Random) -> Mark:
+    doubled = 2.0 ** min(failures - 1, 16)
+    if cause is Cause.UNAUTHORIZED:
+        return Mark.dead(kind)
+    if cause is Cause.QUOTA:
+        return Mark.exhausted(kind, now + hint if hint else None, now, failures=failures)
+    if cause is Cause.INTERRUPTED:
+        return Mark.cooling(kind, now + INTERRUPTED_S, failures=failures)
+    cap = OVERLOAD_CAP_S if cause is Cause.OVERLOADED else RATE_LIMIT_CAP_S
+    # Half of the wait is jitter: members that failed together must not come back together.
+    wait = min(cap, doubled) * (0.5 + 0.5 * random())
+    if hint:
+        wait = min(hint, OVERLOAD_CAP_S) if cause is Cause.OVERLOADED else hint
+    return Mark.cooling(kind, now + wait, failures=failures)
+
+
+def pool_answer(provider: str, members: tuple[Member, ...], *, now: float) -> Refusal:
+    """Answer for a pool of which no member is ready: each member's safe status, and when to come back if known."""
+    told = "; ".join(str(member) for member in members)
+    waits = [member.until for member in members if member.until is not None]
+    retry_at = min(waits, default=None)
+    limited = any(member.reason in {"rate_limit", "quota"} for member in members)
+    if limited:
+        status, code = 429, "credential_pool_exhausted"
+    elif any(member.status is Status.COOLING for member in members):
+        status, code = 503, "server_is_overloaded"
+    else:
+        status, code = 502, "upstream_response_failed"
+    return Refusal(
+        status=status,
+        code=code,
+        message=f"no credential of the provider {provider!r} can be used now: {told}",
+        retry_at=retry_at,
+        should_retry=retry_at is not None and retry_at - now <= RETRY_WORTH_S,
+    )

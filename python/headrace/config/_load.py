@@ -1,0 +1,281 @@
+"""Find the file, read it, resolve its references, and refuse it with a line.
+
+1. Every fault of the schema is told at once; what depends on several keys is checked when the schema holds.
+2. A message names the key and the way out, and never a value.
+3. Nothing outside is touched but the file, the environment handed in, and the files that it refers to.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from headrace._bridge import toml_document
+from headrace.config._errors import ConfigurationError, Problem, key_text
+from headrace.config._schema import Config, Path, Provider, schema_errors
+from headrace.requests import Secret
+
+__all__ = ["Check", "Source", "find", "is_loopback", "load", "parse"]
+
+#: A configuration is written by people; more than this is a wrong file.
+FILE_LIMIT: Final = 4 * 1024 * 1024
+#: A key or a token; more than this is a wrong file.
+SECRET_LIMIT: Final = 64 * 1024
+
+_NO_LITERAL: Final = (
+    'a secret does not stand in this file: write "env:NAME" or "file:PATH", or set server.danger_literal_secrets = true'
+)
+_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
+_HEADER_TEXT: Final = re.compile(r"[!-~]+")
+_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+Check: TypeAlias = Callable[[Config], Iterable[tuple[Path, str]]]
+"""Finds what is wrong beyond the schema; handed in by those who know kinds and selectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file's text, parsed, with the place of every key."""
+
+    name: str
+    values: dict[str, Any]
+    places: Mapping[Path, tuple[int, int]]
+
+    def problem(self, path: Path, message: str) -> Problem:
+        """Place a fault at its key, or at the nearest table around it."""
+        for end in range(len(path), 0, -1):
+            place = self.places.get(path[:end])
+            if place is not None:
+                return Problem(message, key_text(path), self.name, *place)
+        return Problem(message, key_text(path), self.name)
+
+    def refusal(self, faults: Iterable[tuple[Path, str]]) -> ConfigurationError:
+        """Put the faults in the file's order."""
+        problems = [self.problem(path, message) for path, message in faults]
+        return ConfigurationError(sorted(problems, key=lambda one: (one.line or 0, one.column or 0)))
+
+
+def find(explicit: FilePath | None, environ: Mapping[str, str]) -> FilePath | None:
+    """Find the configuration file. None: there is none, and nobody asked for one.
+
+    - `explicit`: `--config`. It and `HEADRACE_CONFIG` are taken as they are, also where nothing is there.
+    """
+    if explicit is not None:
+        return explicit
+    named = environ.get("HEADRACE_CONFIG")
+    if named:
+        return FilePath(named)
+    home = environ.get("HOME")
+    base = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+    # A relative directory would be one of the working directory's.
+    if base is None or not FilePath(base).is_absolute():
+        return None
+    path = FilePath(base) / "headrace" / "config.toml"
+    return path if path.is_file() else None
+
+
+def load(path: FilePath, *, environ: Mapping[str, str], checks: Sequence[Check] = ()) -> Config:
+    """Read and check a configuration file.
+
+    Raises `ConfigurationError`: it cannot be read, or something in it is wrong.
+    """
+    name = str(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(FILE_LIMIT + 1)
+    except OSError as error:
+        raise ConfigurationError([Problem(f"cannot be read: {error.strerror}", file=name)]) from None
+    if len(raw) > FILE_LIMIT:
+        raise ConfigurationError([Problem(f"is longer than {FILE_LIMIT} bytes; is it the right file?", file=name)])
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError([Problem("is not UTF-8; save it as UTF-8", file=name, line=line)]) from None
+    return parse(text, name=name, folder=path.parent, environ=environ, checks=checks)
+
+
+def parse(
+    text: str, *, name: str, folder: FilePath, environ: Mapping[str, str], checks: Sequence[Check] = ()
+) -> Config:
+    """Check a configuration's text.
+
+    - `name`: the file, as messages call it.
+    - `folder`: where relative `file:` references begin.
+
+    Raises `ConfigurationError`: something in it is wrong.
+    """
+    values, places, fault = toml_document(text)
+    if fault is not None:
+        line, column, message = fault
+        raise ConfigurationError([Problem(f"no TOML: {message}", "", name, line, column)])
+    source = Source(name, values, places)
+    config, faults = schema_errors(values)
+    if config is None:
+        raise source.refusal(faults)
+    resolver = _References(config, folder, environ)
+    config = resolver.resolved()
+    faults = (*resolver.faults, *_beyond_schema(config), *(found for check in checks for found in check(config)))
+    if faults:
+        raise source.refusal(faults)
+    return config
+
+
+class _References:
+    """Puts the secrets in the place of the references to them."""
+
+    def __init__(self, config: Config, folder: FilePath, environ: Mapping[str, str]) -> None:
+        self._config = config
+        self._folder = folder
+        self._environ = environ
+        self.faults: list[tuple[Path, str]] = []
+
+    def resolved(self) -> Config:
+        config = self._config
+        providers = tuple(
+            replace(
+                row,
+                credentials=tuple(
+                    replace(one, secret=self._secret(("providers", at, "credentials", index, "secret"), one.secret))
+                    for index, one in enumerate(row.credentials)
+                ),
+            )
+            for at, row in enumerate(config.providers)
+        )
+        keys = tuple(
+            replace(key, secret=self._secret(("keys", at, "secret"), key.secret)) for at, key in enumerate(config.keys)
+        )
+        return replace(config, providers=providers, keys=keys)
+
+    def _secret(self, path: Path, reference: Secret) -> Secret:
+        text = reference.reveal()
+        scheme, colon, rest = text.partition(":")
+        if colon and scheme == "env":
+            return self._from_environment(path, rest)
+        if colon and scheme == "file":
+            return self._from_file(path, rest)
+        if self._config.server.danger_literal_secrets:
+            return self._checked(path, text, "the secret")
+        self.faults.append((path, _NO_LITERAL))
+        return reference
+
+    def _from_environment(self, path: Path, name: str) -> Secret:
+        value = self._environ.get(name)
+        if not value:
+            # The name is shown only where it can be one: a key after `env:` by mistake must not be.
+            shown = name if _VARIABLE.fullmatch(name) else "it names"
+            self.faults.append((path, f"the variable {shown} is not set; export it, or name another"))
+            return Secret("")
+        return self._checked(path, value, "the variable's value")
+
+    def _from_file(self, path: Path, name: str) -> Secret:
+        file = self._folder / FilePath(name).expanduser()
+        try:
+            if stat.S_ISDIR(file.stat().st_mode):
+                raise IsADirectoryError(21, "Is a directory")
+            with file.open("rb") as handle:
+                raw = handle.read(SECRET_LIMIT + 1)
+            text = raw.decode("utf-8").strip()
+        except OSError as error:
+            self.faults.append((path, f"the file it names cannot be read: {error.strerror}; is the path right?"))
+            return Secret("")
+        except UnicodeDecodeError:
+            self.faults.append((path, "the file it names is not text; is the path right?"))
+            return Secret("")
+        if len(raw) > SECRET_LIMIT:
+            self.faults.append((path, f"the file it names is longer than {SECRET_LIMIT} bytes; is the path right?"))
+            return Secret("")
+        return self._checked(path, text, "the file's text")
+
+    def _checked(self, path: Path, text: str, what: str) -> Secret:
+        # It goes into a header: one with a line break would be two.
+        if not _HEADER_TEXT.fullmatch(text):
+            self.faults.append((path, f"{what} is empty or holds a space or a character that no key has"))
+        return Secret(text)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name means this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
+    server = config.server
+    if not is_loopback(server.host) and not config.keys and not server.danger_open:
+        yield (
+            ("server", "host"),
+            "this address is open to others and there are no [[keys]]; add keys, or set server.danger_open = true",
+        )
+    for at, origin in enumerate(server.origins):
+        parts = _split(origin)
+        if parts is None or parts.scheme not in {"http", "https"} or origin.count("/") > 2:  # noqa: PLR2004 - scheme://
+            yield ("server", "origins", at), "must be an origin such as https://app.example, without a path"
+    yield from _repeated("providers", [row.id for row in config.providers])
+    for at, row in enumerate(config.providers):
+        yield from _row(("providers", at), row)
+    yield from _repeated("keys", [key.id for key in config.keys])
+    yield from _same_secrets(("keys",), [key.secret for key in config.keys])
+    for at, key in enumerate(config.keys):
+        for index, pattern in enumerate(key.models):
+            if pattern.count("*") > 1:
+                yield ("keys", at, "models", index), "a pattern holds one *; split it into several names"
+    if config.store.url not in {"sqlite:", "memory:"} and not config.store.url.startswith(
+        ("sqlite:", "postgresql://", "postgres://")
+    ):
+        yield ("store", "url"), "must be sqlite:, sqlite:PATH, memory: or postgresql://..."
+
+
+def _row(path: Path, row: Provider) -> Iterator[tuple[Path, str]]:
+    yield from _repeated((*path, "credentials"), [one.id for one in row.credentials])
+    yield from _same_secrets((*path, "credentials"), [one.secret for one in row.credentials])
+    if row.base_url is None:
+        return
+    parts = _split(row.base_url)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        yield (*path, "base_url"), "must be an http or https address such as https://HOST/v1"
+    elif parts.username is not None or parts.query or parts.fragment:
+        yield (
+            (*path, "base_url"),
+            "holds more than an address; a key belongs into [[providers.credentials]], not into the address",
+        )
+    elif parts.scheme == "http" and row.credentials and not is_loopback(parts.hostname) and not row.danger_plaintext:
+        yield (
+            (*path, "base_url"),
+            "would send credentials readable over the network; use https, or set danger_plaintext = true in this row",
+        )
+
+
+def _split(url: str) -> Any:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises where the port is no number
+    except ValueError:
+        return None
+    return parts if url.isascii() and url.isprintable() and " " not in url else None
+
+
+def _repeated(where: str | Path, ids: list[str]) -> Iterator[tuple[Path, str]]:
+    base = (where,) if isinstance(where, str) else where
+    for at, one in enumerate(ids):
+        if not _ID.fullmatch(one):
+            yield (*base, at, "id"), "must be lower-case letters, digits, - and _, 63 at most, a letter or digit first"
+        elif one in ids[:at]:
+            yield (*base, at, "id"), f"{one!r} is there twice; give each its own id"
+
+
+def _same_secrets(base: Path, secrets: list[Secret]) -> Iterator[tuple[Path, str]]:
+    texts = [secret.reveal() for secret in secrets]
+    for at, text in enumerate(texts):
+        if text and text in texts[:at]:
+            yield (*base, at, "secret"), "is the same secret as an earlier one; remove one of the two"

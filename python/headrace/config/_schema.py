@@ -1,0 +1,312 @@
+"""The schema of the configuration file, as frozen dataclasses.
+
+1. A field is a key, its docstring is what the documentation and the exported schema say of it.
+2. pydantic reads the file against these classes. It is imported here, inside functions, and nowhere else: a process
+   that loads no file never loads it.
+3. Unknown keys are refused: a misspelt key must not be a silent default.
+4. Types are strict: `"8080"` is no port, and `true` is no number.
+5. A secret is a `Secret` from the first moment on.
+
+Never here: what depends on more than one key (`_load.py`), or on a provider's kind (the registry).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - in hints that are read at run time
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_type_hints
+
+from annotated_types import Ge, Gt, Le, MinLen
+
+from headrace.requests import Secret
+
+__all__ = [
+    "Config",
+    "Credential",
+    "DeadlineTable",
+    "Key",
+    "PoolTable",
+    "Provider",
+    "Server",
+    "Store",
+    "guess",
+    "json_schema",
+    "schema_errors",
+    "validate",
+]
+
+Path: TypeAlias = tuple[str | int, ...]
+Seconds: TypeAlias = Annotated[float, Gt(0)]
+_FORBID: Final = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+class _AsSecret:
+    """Tells pydantic to read a string into a `Secret`."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(_source: Any, _handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(Secret, core_schema.str_schema(min_length=1))
+
+
+SecretText: TypeAlias = Annotated[Secret, _AsSecret()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Where the gateway listens, and what it takes."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    host: Annotated[str, MinLen(1)] = "127.0.0.1"
+    """The address to listen on. Any other than loopback needs `[[keys]]`."""
+    port: Annotated[int, Ge(0), Le(65535)] = 8080
+    """The port; 0 takes any free one."""
+    threads: Annotated[int, Ge(1), Le(64)] = 1
+    """Edge threads, each with its own connections."""
+    body_limit: Annotated[int, Ge(1024)] = 32 * 1024 * 1024
+    """The largest request body, in bytes; a longer one is answered 413."""
+    header_limit: Annotated[int, Ge(1024), Le(1024 * 1024)] = 64 * 1024
+    """The largest request head, in bytes; a longer one is answered 431."""
+    header_timeout: Seconds = 10.0
+    """Seconds that a client may take to send its head."""
+    hosts: tuple[str, ...] = ()
+    """Names beside localhost under which a gateway without `[[keys]]` may be asked (the `Host` header)."""
+    origins: tuple[str, ...] = ()
+    """Web origins that may ask, as `https://HOST[:PORT]`.
+    Without `[[keys]]`, any other request with an `Origin` is answered 403."""
+    danger_open: bool = False
+    """Listen beyond loopback without `[[keys]]`: whoever reaches the port spends your credentials."""
+    danger_literal_secrets: bool = False
+    """Take secrets that stand in this file itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """One key of one provider."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    id: str
+    """Its name in logs and answers."""
+    secret: SecretText
+    """`env:NAME` or `file:PATH` (beside this file, where PATH is relative)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTable:
+    """How one of a provider's credentials is chosen."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    strategy: Literal["fill_first", "round_robin", "least_used", "random"] = "fill_first"
+    """`fill_first` takes the first that is ready, `round_robin` each in turn, `least_used` the one with the fewest
+    requests so far, `random` any."""
+    affinity: bool = True
+    """Keep a conversation on the credential that served it, since that one holds its cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineTable:
+    """What one attempt may take, in seconds."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    connect: Seconds = 10.0
+    """To connect, with TLS."""
+    first_byte: Seconds = 600.0
+    """From the request to the answer's head."""
+    idle: Seconds = 120.0
+    """Without any byte."""
+    content: Seconds | None = None
+    """Without content: keep-alives do not count. None by default."""
+    total: Seconds | None = None
+    """For the request as a whole, with all its attempts. None by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A provider row: who can be asked, at which address, with which credentials."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    id: str
+    """Its name in selectors: `ID/MODEL`."""
+    kind: str
+    """A definition from the registry; `headrace check --kinds` lists them."""
+    base_url: str | None = None
+    """With the version, as the vendors' own SDKs have it. Needed where the kind has none of its own."""
+    protocol: Literal["openai_chat", "openai_responses", "anthropic_messages"] | None = None
+    """Forces one of the wires that the kind can speak. By default the client's own, else the kind's best."""
+    credentials: tuple[Credential, ...] = ()
+    """None are needed for a server of your own."""
+    pool: PoolTable = PoolTable()
+    deadlines: DeadlineTable = DeadlineTable()
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What the kind's definition declares."""
+    danger_plaintext: bool = False
+    """Send credentials over plain http to another machine: everybody between can read them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Where state is kept."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    url: str = "sqlite:"
+    """`sqlite:` (in `$XDG_STATE_HOME/headrace`), `sqlite:PATH`, `memory:` or `postgresql://...`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key that a client of the gateway shows."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    id: str
+    """Its name in logs, budgets and affinity."""
+    secret: SecretText
+    """`env:NAME` or `file:PATH`. Clients send it as a Bearer token or as `x-api-key`."""
+    models: tuple[str, ...] = ()
+    """Names that it may ask for, each with at most one `*`; by default all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole configuration."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    server: Server = Server()
+    providers: tuple[Provider, ...] = ()
+    store: Store = Store()
+    profiles: dict[str, str | dict[str, str]] = field(default_factory=dict)
+    """Profile, or profile and binding (`web_search.news`), to `provider_id/model`."""
+    models: dict[str, str] = field(default_factory=dict)
+    """Names that clients send, exact or with one `*`, to `provider_id/model` or a profile. `{model}` stands for the
+    whole name that was asked."""
+    keys: tuple[Key, ...] = ()
+
+    @property
+    def bindings(self) -> dict[str, str]:
+        """`profiles`, flat: `web_search.news` for a table within a table."""
+        flat: dict[str, str] = {}
+        for name, target in self.profiles.items():
+            if isinstance(target, str):
+                flat[name] = target
+            else:
+                flat.update((f"{name}.{binding}", one) for binding, one in target.items())
+        return flat
+
+
+def validate(kind: type, values: Mapping[str, Any]) -> tuple[Any, tuple[tuple[Path, str], ...]]:
+    """Read values into a dataclass: `(instance, ())`, or `(None, faults)` with the path and words of each.
+
+    A class may refuse what its fields allow by a `ValueError("FIELD: what and the way out")` in `__post_init__`.
+    """
+    import orjson
+    from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
+
+    if hasattr(kind, "__pydantic_config__"):
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        build = None
+    else:
+        # A plug-in's plain dataclass: the same strictness, without asking its author to know of pydantic.
+        hints = get_type_hints(kind, include_extras=True)
+        shape: dict[str, Any] = {one.name: (hints[one.name], _default(one)) for one in fields(kind)}
+        model = create_model(kind.__name__, __config__=ConfigDict(extra="forbid"), **shape)
+        adapter, build = TypeAdapter(model), kind
+    try:
+        # By way of JSON, where strict means TOML's own types: a table is an object and an array a tuple.
+        value = adapter.validate_json(orjson.dumps(values), strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=True, include_input=False)
+        return None, _deepest([_fault(kind, dict(one)) for one in found])
+    if build is not None:
+        try:
+            value = build(**{one.name: getattr(value, one.name) for one in fields(kind)})
+        except ValueError as error:
+            name, colon, message = str(error).partition(": ")
+            named = colon and name in {one.name for one in fields(kind)}
+            return None, (((name,), message) if named else ((), str(error)),)
+    return value, ()
+
+
+def json_schema() -> dict[str, Any]:
+    """Give the file's JSON schema, for editors."""
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(Config).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Headrace configuration", **schema}
+
+
+def _default(one: Any) -> Any:
+    from pydantic import Field
+
+    if one.default_factory is not MISSING:
+        return Field(default_factory=one.default_factory)
+    return ... if one.default is MISSING else one.default
+
+
+def schema_errors(values: Mapping[str, Any]) -> tuple[Config | None, tuple[tuple[Path, str], ...]]:
+    """Read a whole file's values."""
+    return validate(Config, values)
+
+
+def _fault(kind: type, error: dict[str, Any]) -> tuple[Path, str]:
+    """Say in our words what pydantic found, without the value."""
+    # Beside keys, a location names the branches of an "either or".
+    path: Path = tuple(step for step in error["loc"] if step != "str" and not str(step).startswith("dict["))
+    what = error["type"]
+    if what in {"unexpected_keyword_argument", "extra_forbidden"}:
+        known = [one.name for one in fields(_table_at(kind, path[:-1]) or kind)]
+        return path, f"unknown key{guess(str(path[-1]), known)}; known here: {', '.join(known)}"
+    if what in {"missing", "missing_argument", "missing_keyword_only_argument"}:
+        return path, f"is missing; add {path[-1]} = ..."
+    if what in {"dataclass_type", "model_type"}:
+        return path, "must be a table"
+    message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
+    return path, f"must be {message}"
+
+
+def guess(word: str, known: list[str]) -> str:
+    """Give `, did you mean X?` where something known is near."""
+    import difflib
+
+    near = difflib.get_close_matches(word, known, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def _deepest(faults: list[tuple[Path, str]]) -> tuple[tuple[Path, str], ...]:
+    """Of the branches of an "either or", keep the fault that went furthest: that branch was meant."""
+    paths = {path for path, _ in faults}
+    kept: dict[Path, str] = {}
+    for path, message in faults:
+        inner = any(len(other) > len(path) and other[: len(path)] == path for other in paths)
+        if not inner:
+            kept.setdefault(path, message)
+    return tuple(kept.items())
+
+
+def _table_at(kind: type, path: Path) -> type | None:
+    """Find the dataclass whose fields a path's last step names."""
+    here: Any = kind
+    for step in path:
+        if isinstance(step, int):
+            continue
+        if not is_dataclass(here):
+            return None
+        here = _dataclass_in(get_type_hints(here).get(step))
+    return here if isinstance(here, type) and is_dataclass(here) else None
+
+
+def _dataclass_in(hint: Any) -> Any:
+    if isinstance(hint, type) and is_dataclass(hint):
+        return hint
+    for part in getattr(hint, "__args__", ()):
+        found = _dataclass_in(part)
+        if found is not None:
+            return found
+    return None

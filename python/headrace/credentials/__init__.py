@@ -1,0 +1,6 @@
+"""Credentials of one provider row: what state each is in, and which one is taken. Pure, with the clock handed in."""
+
+from headrace.credentials.pool import STRATEGIES, Credential, Member, Pool, Strategy
+from headrace.credentials.state import READY, Mark, Status
+
+__all__ = ["READY", "STRATEGIES", "Credential", "Mark", "Member", "Pool", "Status", "Strategy"]

@@ -1,0 +1,202 @@
+"""The credentials of one provider row, and which of them is taken.
+
+1. Synchronous: between the look at a state and the choice nothing else runs.
+2. A member that is not ready is never chosen, by no strategy and for no conversation.
+3. Affinity comes before the strategy: a conversation stays with the member that holds its cache, while that is ready.
+4. A mark is on one member, and on one model of it where the limit is the model's.
+
+Never here: a clock or randomness of its own, a secret in a repr, a second provider.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from headrace.credentials.state import READY, Mark, Status, worst
+
+if TYPE_CHECKING:
+    from headrace.requests import Secret
+
+__all__ = ["STRATEGIES", "Credential", "Member", "Pool", "Strategy"]
+
+#: So many conversations are remembered per row; the one unused longest is forgotten first.
+CONVERSATIONS: Final = 10_000
+
+Random: TypeAlias = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """One member: its name and its secret."""
+
+    id: str
+    secret: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What may be told of a member."""
+
+    id: str
+    status: Status
+    reason: str
+    until: float | None
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.status}" + (f" ({self.reason})" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a strategy may look at: how often each member was taken, and which was taken last."""
+
+    used: Mapping[str, int]
+    last: int
+
+
+Strategy: TypeAlias = Callable[[Sequence[int], Sequence[Credential], Counters, Random], int]
+"""Of the positions that are ready (one at least, in order), give one. Pure."""
+
+
+def _fill_first(ready: Sequence[int], _all: Sequence[Credential], _counters: Counters, _random: Random) -> int:
+    return ready[0]
+
+
+def _round_robin(ready: Sequence[int], _all: Sequence[Credential], counters: Counters, _random: Random) -> int:
+    return next((at for at in ready if at > counters.last), ready[0])
+
+
+def _least_used(ready: Sequence[int], every: Sequence[Credential], counters: Counters, _random: Random) -> int:
+    return min(ready, key=lambda at: counters.used.get(every[at].id, 0))
+
+
+def _random(ready: Sequence[int], _all: Sequence[Credential], _counters: Counters, random: Random) -> int:
+    return ready[min(int(random() * len(ready)), len(ready) - 1)]
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "fill_first": _fill_first,
+    "round_robin": _round_robin,
+    "least_used": _least_used,
+    "random": _random,
+}
+
+
+class Pool:
+    """A row's credentials. A row without any is a pool of nobody: it always lets a request pass without one."""
+
+    __slots__ = ("_affine", "_conversations", "_last", "_marks", "_members", "_strategy", "_used", "provider")
+
+    def __init__(
+        self, provider: str, members: Iterable[Credential], *, strategy: str = "fill_first", affinity: bool = True
+    ) -> None:
+        self.provider = provider
+        self._members = tuple(members)
+        self._strategy = STRATEGIES[strategy]
+        self._affine = affinity
+        self._conversations: OrderedDict[str, str] = OrderedDict()
+        self._marks: dict[tuple[str, str | None], Mark] = {}
+        self._used: dict[str, int] = {}
+        self._last = -1
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"Pool({self.provider!r}, {[member.id for member in self._members]})"
+
+    def choose(
+        self,
+        model: str,
+        *,
+        now: float,
+        random: Random,
+        without: Collection[str] = (),
+        conversation: str | None = None,
+    ) -> Credential | None:
+        """Take a member that is ready for a model. None: there is none.
+
+        - `without`: ids that were tried already.
+        - `conversation`: what affinity goes by.
+        """
+        ready = [
+            at
+            for at, member in enumerate(self._members)
+            if member.id not in without and self.mark_of(member.id, model, now).at(now) is Status.READY
+        ]
+        if not ready:
+            return None
+        at = self._kept(ready, conversation)
+        if at is None:
+            at = self._strategy(ready, self._members, Counters(self._used, self._last), random)
+        chosen = self._members[at]
+        self._last = at
+        self._used[chosen.id] = self._used.get(chosen.id, 0) + 1
+        if conversation is not None and self._affine and len(self._members) > 1:
+            self._conversations[conversation] = chosen.id
+            self._conversations.move_to_end(conversation)
+            if len(self._conversations) > CONVERSATIONS:
+                self._conversations.popitem(last=False)
+        return chosen
+
+    def _kept(self, ready: Sequence[int], conversation: str | None) -> int | None:
+        held = self._conversations.get(conversation) if conversation is not None else None
+        return next((at for at in ready if self._members[at].id == held), None) if held else None
+
+    def mark(self, credential: str, mark: Mark, *, model: str | None = None) -> None:
+        """Mark one member, on one model or (None) on all."""
+        if not any(member.id == credential for member in self._members):
+            return
+        self._marks[credential, model] = mark
+
+    def mark_of(self, credential: str, model: str, now: float) -> Mark:
+        """Give the mark that counts for a model."""
+        marks = self._marks
+        if not marks:
+            return READY
+        found = (marks.get((credential, None)), marks.get((credential, model)))
+        return worst(tuple(mark for mark in found if mark is not None), now)
+
+    def failures(self, credential: str, *, model: str | None) -> int:
+        """How many failures in a row are behind the mark of this scope."""
+        mark = self._marks.get((credential, model))
+        return mark.failures if mark is not None else 0
+
+    def succeeded(self, credential: str, model: str, now: float) -> None:
+        """Forget the failures of a member that has answered. A mark that still holds was made meanwhile, and stays."""
+        for scope in ((credential, None), (credential, model)):
+            mark = self._marks.get(scope)
+            if mark is not None and mark.at(now) is Status.READY:
+                del self._marks[scope]
+
+    def members(self, model: str, now: float) -> tuple[Member, ...]:
+        """Tell each member's state for a model."""
+        out = []
+        for member in self._members:
+            mark = self.mark_of(member.id, model, now)
+            status = mark.at(now)
+            ready = status is Status.READY
+            out.append(Member(member.id, status, "" if ready else mark.reason, None if ready else mark.until))
+        return tuple(out)
+
+    def take_over(self, before: Pool) -> None:
+        """Carry over what was learnt of members that are the same in a new configuration.
+
+        A member whose secret changed begins anew, and so does a dead one: a person has been here.
+        """
+        same = {
+            new.id
+            for new in self._members
+            for old in before._members
+            if new.id == old.id and new.secret.reveal() == old.secret.reveal()
+        }
+        self._marks = {
+            scope: mark for scope, mark in before._marks.items() if scope[0] in same and mark.status is not Status.DEAD
+        }
+        self._used = {name: count for name, count in before._used.items() if name in same}
+        self._conversations = OrderedDict(
+            (talk, member) for talk, member in before._conversations.items() if member in same
+        )

@@ -1,0 +1,137 @@
+"""What the providers of one wire family share: where a request goes, and what it carries besides its body.
+
+1. A client's header goes upstream only by name, and only to the family that the client itself speaks.
+2. The client's authorisation, cookies and organisation headers are on no list, and `x-codex-turn-state` neither:
+   it routes to one credential, which need not be the one chosen here.
+3. Usage is asked for on a streamed Chat answer where the client did not, so that every request can be settled.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["NEVER_SET", "PATHS", "TOKEN", "endpoint", "language_model", "passed_headers"]
+
+#: After a base URL with its version, as the vendors' own SDKs have it.
+PATHS: Final[Mapping[str, str]] = {
+    "openai_chat": "/chat/completions",
+    "openai_responses": "/responses",
+    "anthropic_messages": "/v1/messages",
+}
+
+_OPENAI: Final = frozenset(
+    {
+        "openai-beta",
+        "originator",
+        "session-id",
+        "thread-id",
+        "x-client-request-id",
+        "x-openai-internal-codex-responses-lite",
+    }
+)
+_PASSED: Final[Mapping[str, frozenset[str]]] = {
+    "openai_chat": _OPENAI,
+    "openai_responses": _OPENAI,
+    "anthropic_messages": frozenset({"anthropic-version", "anthropic-beta"}),
+}
+#: A header's name, as HTTP has it.
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: What no configuration may set: where secrets stand, and what belongs to the connection or to the body.
+NEVER_SET: Final = frozenset(
+    {
+        "api-key",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "host",
+        "keep-alive",
+        "ocp-apim-subscription-key",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "x-amz-security-token",
+        "x-api-key",
+        "x-codex-turn-state",
+        "x-goog-api-key",
+        "x-key",
+        "x-subscription-token",
+    }
+)
+_HELD_BACK: Final = frozenset({"x-codex-turn-state"})
+
+
+def endpoint(base_url: str, protocol: str) -> str:
+    """Give the URL of a wire's requests. Anthropic's base URL has no version; one that ends in it is taken too."""
+    base = base_url.rstrip("/")
+    if protocol == "anthropic_messages":
+        base = base.removesuffix("/v1")
+    return base + PATHS[protocol]
+
+
+def passed_headers(request: Request, protocol: str) -> Headers:
+    """Pick what of the client's headers its own family may see."""
+    if request.protocol != protocol:
+        return ()
+    allowed = _PASSED[protocol]
+    codex = protocol == "openai_responses"
+    return tuple(
+        (name, value)
+        for name, value in request.headers()
+        if name in allowed or (codex and name.startswith("x-codex-") and name not in _HELD_BACK)
+    )
+
+
+def language_model(
+    runtime: RuntimeMap,
+    request: Request,
+    *,
+    headers: Headers = (),
+    ask_usage: bool = True,
+    think_tags: bool = False,
+    flags: Sequence[str] = (),
+) -> PreparedRequest:
+    """Prepare a model's request in the runtime map's protocol.
+
+    - `headers`: the vendor's own, beside the common ones; each takes the place of one that would be passed.
+    - `ask_usage`: the vendor takes `stream_options.include_usage`.
+    - `flags`: what its dialect needs of a translated body.
+    """
+    protocol = runtime.protocol
+    chat = protocol == "openai_chat"
+    asked = ask_usage and chat and request.stream and not request.include_usage
+    body = request.body_for(
+        protocol,
+        model=runtime.model,
+        provider=runtime.provider,
+        edits={"/stream_options/include_usage": True} if asked else None,
+        target_flags=flags,
+    )
+    accept = "text/event-stream" if request.stream else "application/json"
+    own = {name for name, _ in headers}
+    return PreparedRequest(
+        url=endpoint(runtime.base_url, protocol),
+        headers=(
+            ("content-type", "application/json"),
+            ("accept", accept),
+            *headers,
+            *((name, value) for name, value in passed_headers(request, protocol) if name not in own),
+        ),
+        body=body,
+        protocol=protocol,
+        transport=runtime.transport,
+        deadlines=runtime.deadlines,
+        think_tags=think_tags and chat,
+        usage_asked=asked and request.protocol == "openai_chat",
+    )

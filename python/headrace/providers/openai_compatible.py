@@ -1,0 +1,100 @@
+"""Anything that speaks OpenAI's Chat Completions, and what may be told of its dialect.
+
+Some of these servers speak Responses or Messages as well; `protocol` in the configuration then chooses that wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from headrace.plugins import Capability, ProviderDefinition
+from headrace.providers._wires import NEVER_SET, TOKEN, language_model
+
+if TYPE_CHECKING:
+    from headrace.requests import PreparedRequest, Request, RuntimeMap
+
+__all__ = ["CAPABILITIES", "DEFINITION", "DIALECT_FLAGS", "Settings", "prepare"]
+
+#: The names that the codec's translation knows (`request/flags.rs`), by test.
+DIALECT_FLAGS: Final = (
+    "developer",
+    "stream_options",
+    "strict",
+    "parallel_tool_calls",
+    "custom_tools",
+    "required_choice",
+    "effort",
+    "json_schema",
+    "images",
+    "files",
+    "audio",
+    "sampling",
+    "top_k",
+    "penalties",
+    "extras",
+    "system_messages",
+    "cache_marks",
+    "encrypted_reasoning",
+    "echo_reasoning_content",
+    "echo_reasoning",
+    "max_completion_tokens",
+    "adaptive_thinking",
+    "thinking_budget",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The dialect of one server."""
+
+    include_usage: bool = True
+    """Whether it takes `stream_options.include_usage`; where not, a stream's usage is what it sends by itself."""
+    think_tags: bool = False
+    """Whether `<think>` to `</think>` in its text is reasoning."""
+    dialect: tuple[str, ...] = ()
+    """What this server takes beside what most do, or with `no_` before it does not, in a request that had to be
+    translated to its protocol."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Sent with every request. Never a secret: a key belongs into `[[providers.credentials]]`."""
+
+    def __post_init__(self) -> None:
+        """Refuse unknown flags, and headers that carry secrets, are the connection's own, or are no headers."""
+        for flag in self.dialect:
+            if flag.removeprefix("no_") not in DIALECT_FLAGS:
+                raise ValueError(f"dialect: no such flag; known: {', '.join(DIALECT_FLAGS)}, each also with no_")
+        for name, value in self.headers.items():
+            if name.lower() in NEVER_SET or not TOKEN.fullmatch(name):
+                raise ValueError("headers: one cannot be set here; a key belongs into [[providers.credentials]]")
+            if not (value.isascii() and value.isprintable() and value == value.strip()):
+                raise ValueError("headers: a value has characters that no header may have")
+
+
+def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
+    """Prepare a request in the wire of the runtime map."""
+    settings: Settings = runtime.settings
+    headers = tuple((name.lower(), value) for name, value in settings.headers.items())
+    if runtime.protocol == "anthropic_messages" and not (
+        request.protocol == "anthropic_messages" and request.header("anthropic-version")
+    ):
+        headers += (("anthropic-version", "2023-06-01"),)
+    base = "anthropic_compatible" if runtime.protocol == "anthropic_messages" else "openai_compatible"
+    return language_model(
+        runtime,
+        request,
+        headers=headers,
+        ask_usage=settings.include_usage,
+        think_tags=settings.think_tags,
+        flags=(base, *settings.dialect),
+    )
+
+
+CAPABILITIES = (
+    Capability("language_model", "openai_chat", prepare),
+    Capability("language_model", "openai_responses", prepare, forced_only=True),
+    Capability("language_model", "anthropic_messages", prepare, forced_only=True),
+)
+
+DEFINITION = ProviderDefinition(
+    kind="openai_compatible", label="OpenAI-compatible server", capabilities=CAPABILITIES, settings=Settings
+)
