@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-PROTOCOLS = ["openai_chat"]
+PROTOCOLS = ["openai_chat", "openai_responses", "anthropic_messages"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
