@@ -1,0 +1,267 @@
+"""The gateway beside nginx: the same upstream, the same load generator, the same minute.
+
+1. Every kind of answer is read and compared once per gateway before any load is put on it.
+2. The load generator counts an answer as bad where its status, framing or number of events differs; one
+   bad answer fails the bench.
+3. CPU is that of the gateway's whole process tree. nginx parses nothing and is the limit, not a peer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import headrace
+
+from .measure import Row, tree_cpu, tree_memory
+
+EVENTS = 200
+COMPLETION = "Water runs along the race and turns the wheel."
+HELD_STREAMS = 200
+
+NGINX = """
+worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log crit;
+events {{ worker_connections 8192; }}
+http {{
+  access_log off; keepalive_requests 10000000;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  upstream provider {{ server 127.0.0.1:{upstream}; keepalive 512; keepalive_requests 10000000; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    location / {{
+      proxy_pass http://provider; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+    }}
+  }}
+}}
+"""
+
+HEADRACE = """
+[server]
+port = {port}
+[[providers]]
+id = "bench"
+kind = "openai_compatible"
+base_url = "http://127.0.0.1:{upstream}/v1"
+[models]
+"bench-*" = "bench/{{model}}"
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """A gateway under test and the protocol that its client speaks."""
+
+    name: str
+    protocol: str = "openai_chat"
+
+    @property
+    def path(self) -> str:
+        """Where the client asks."""
+        return "/v1/messages" if self.protocol == "anthropic_messages" else "/v1/chat/completions"
+
+    def body(self, kind: str) -> bytes:
+        """What the client asks; `kind` picks the upstream's pace."""
+        request: dict[str, Any] = {"model": f"bench-{kind}", "messages": [{"role": "user", "content": "How does the water run?"}]}
+        if self.protocol == "anthropic_messages":
+            request["max_tokens"] = 1024
+        if kind != "fast":
+            request["stream"] = True
+        return json.dumps(request, separators=(",", ":")).encode()
+
+
+SUBJECTS = (Subject("nginx"), Subject("headrace verbatim"), Subject("headrace normalised", "anthropic_messages"))
+
+
+def run(rounds: int) -> list[Row]:
+    """All loads on all subjects, interleaved; one row per demand."""
+    tools = _tools()
+    taken: dict[str, dict[str, list[float]]] = {subject.name: {} for subject in SUBJECTS}
+    with tempfile.TemporaryDirectory() as folder, _upstream(tools) as upstream:
+        for _ in range(rounds):
+            for subject in SUBJECTS:
+                for figure, value in _measure(subject, tools, upstream, pathlib.Path(folder)).items():
+                    taken[subject.name].setdefault(figure, []).append(value)
+    return _rows(taken)
+
+
+def _rows(taken: dict[str, dict[str, list[float]]]) -> list[Row]:
+    anchor, verbatim, normalised = (taken[s.name] for s in SUBJECTS)
+
+    def against(work: str, subject: dict[str, list[float]], figure: str, must: float, unit: str) -> Row:
+        ours, theirs = statistics.median(subject[figure]), statistics.median(anchor[figure])
+        return Row(work, "nginx", ours / theirs, must, "at most", f"{ours:.3f} against {theirs:.3f} {unit}")
+
+    def alone(work: str, figure: str, must: float, unit: str) -> Row:
+        ours = statistics.median(verbatim[figure])
+        return Row(work, "none: an absolute figure", ours, must, "at most", f"{unit}; nginx {statistics.median(anchor[figure]):.2f}")
+
+    cpu = "CPU s per million events"
+    return [
+        *(against(f"gateway, burst c={c}, verbatim", verbatim, f"burst{c}", 1.5, cpu) for c in (16, 64)),
+        *(against(f"gateway, burst c={c}, normalised", normalised, f"burst{c}", 2.0, cpu) for c in (16, 64)),
+        against("gateway, paced, verbatim", verbatim, "paced", 1.15, cpu),
+        against("gateway, paced, normalised", normalised, "paced", 1.3, cpu),
+        against("gateway, completion with Python policy, c=1", verbatim, "completion1", 3.5, "CPU s per 1,000"),
+        against("gateway, completion with Python policy, c=16", verbatim, "completion16", 2.0, "CPU s per 1,000"),
+        against("gateway, completion with Python policy, c=64", verbatim, "completion64", 2.0, "CPU s per 1,000"),
+        _delay("gateway, delay of a paced event p50, over nginx's", verbatim, anchor, "delay_p50", 40.0),
+        _delay("gateway, delay of a paced event p99, over nginx's", verbatim, anchor, "delay_p99", 100.0),
+        alone("gateway, memory per open stream, verbatim (KiB)", "held", 8.0, "KiB"),
+        alone("gateway, memory at idle (MiB)", "idle", 40.0, "MiB"),
+        alone("gateway, start to first answer (s)", "start", 0.5, "s"),
+    ]
+
+
+def _delay(work: str, ours: dict[str, list[float]], theirs: dict[str, list[float]], figure: str, must: float) -> Row:
+    a, b = statistics.median(ours[figure]), statistics.median(theirs[figure])
+    return Row(work, "nginx", a - b, must, "at most", f"µs; {a:.0f} against {b:.0f}")
+
+
+def _measure(subject: Subject, tools: pathlib.Path, upstream: int, folder: pathlib.Path) -> dict[str, float]:
+    with _gateway(subject, upstream, folder) as (process, port, start):
+        time.sleep(1.0)  # memory at idle, not at start: the allocator has settled by then
+        figures = {"start": start, "idle": tree_memory(process.pid)}
+        _check(subject, port)
+
+        def load(kind: str, connections: int, *bound: str) -> tuple[dict[str, Any], float]:
+            body = folder / f"{subject.protocol}-{kind}.json"
+            body.write_bytes(subject.body(kind))
+            before = tree_cpu(process.pid)
+            command = [tools / "bench-load", "--port", str(port), "--path", subject.path, "--body", body, "--connections", str(connections)]
+            done = subprocess.run([*command, *bound], check=True, capture_output=True, text=True)  # noqa: S603 - our own tool
+            result = json.loads(done.stdout)
+            if result["bad"] or not result["good"]:
+                raise AssertionError(f"{subject.name} answered {kind} wrongly under load: {done.stdout}")
+            return result, tree_cpu(process.pid) - before
+
+        load("fast", 16, "--seconds", "1")
+        load("burst", 16, "--seconds", "1")
+        for connections in (1, 16, 64):
+            result, cpu = load("fast", connections, "--seconds", "2")
+            figures[f"completion{connections}"] = cpu / result["good"] * 1e3
+        for connections in (16, 64):
+            result, cpu = load("burst", connections, "--seconds", "2")
+            figures[f"burst{connections}"] = cpu / result["events"] * 1e6
+        result, cpu = load("paced", 16, "--requests", "16")
+        figures["paced"] = cpu / result["events"] * 1e6
+        if result["event_us"]:
+            figures["delay_p50"], figures["delay_p99"] = result["event_us"]["p50"], result["event_us"]["p99"]
+        figures["held"] = _held(subject, process.pid, port)
+        return figures
+
+
+def _held(subject: Subject, pid: int, port: int) -> float:
+    """KiB of memory that one open stream costs: with many streams open, over what it was before them."""
+    before = tree_memory(pid)
+    body = subject.body("hold")
+    head = f"POST {subject.path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(HELD_STREAMS)]
+        for client in clients:
+            client.sendall(head.encode() + body)
+        for client in clients:
+            client.settimeout(20)
+            if not client.recv(4096).startswith(b"HTTP/1.1 200"):
+                raise AssertionError(f"{subject.name} refused a stream that is to be held open")
+        time.sleep(1.5)  # a second event on each stream: what is measured is a stream at work
+        return (tree_memory(pid) - before) * 1024 / HELD_STREAMS
+
+
+def _check(subject: Subject, port: int) -> None:
+    """Read one answer of each kind whole and compare what it says."""
+    tokens = "".join(f" tok{i:06d}" for i in range(EVENTS))
+    for kind, expected in (("fast", COMPLETION), ("burst", tokens)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("POST", subject.path, subject.body(kind), {"content-type": "application/json"})
+        answer = connection.getresponse()
+        decoder = headrace.Decoder(subject.protocol, status=answer.status, headers=answer.getheaders())
+        events = [*decoder.feed(answer.read()), *decoder.finish("eof")]
+        connection.close()
+        text = "".join(event.text for event in events if isinstance(event, headrace.TextDelta))
+        if text != expected or not isinstance(events[-1], headrace.ModelFinished):
+            raise AssertionError(f"{subject.name} answers {kind} wrongly: {text[:80]!r}, {events[-1]!r}")
+
+
+@contextlib.contextmanager
+def _gateway(subject: Subject, upstream: int, folder: pathlib.Path) -> Iterator[tuple[subprocess.Popen[bytes], int, float]]:
+    """A started gateway, its port, and the seconds from its start to its first answer."""
+    port = _free_port()
+    here = pathlib.Path(tempfile.mkdtemp(dir=folder))
+    if subject.name == "nginx":
+        config = here / "nginx.conf"
+        config.write_text(NGINX.format(folder=here, upstream=upstream, port=port))
+        command = [_nginx(), "-p", str(here), "-c", str(config)]
+    else:
+        config = here / "headrace.toml"
+        config.write_text(HEADRACE.format(upstream=upstream, port=port))
+        command = [str(pathlib.Path(sys.executable).with_name("headrace")), "serve", "--config", str(config)]
+    began = time.perf_counter()
+    environment = {**os.environ, "XDG_STATE_HOME": str(here)}
+    process = subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    try:
+        while not _answers(subject, port):
+            if process.poll() is not None or time.perf_counter() - began > 30:
+                raise RuntimeError(f"{subject.name} does not start: {' '.join(command)}")
+            time.sleep(0.005)
+        yield process, port, time.perf_counter() - began
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(subject: Subject, port: int) -> bool:
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection.request("POST", subject.path, subject.body("fast"), {"content-type": "application/json"})
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _upstream(tools: pathlib.Path) -> Iterator[int]:
+    command = [str(tools / "bench-upstream"), "--events", str(EVENTS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdout is not None
+        yield int(process.stdout.readline().split()[1])
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def _tools() -> pathlib.Path:
+    """Build the load tools and say where they are."""
+    subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "headrace-benches"], check=True)  # noqa: S607
+    target = subprocess.run(["cargo", "metadata", "--format-version", "1", "--no-deps"], check=True, capture_output=True)  # noqa: S607
+    return pathlib.Path(json.loads(target.stdout)["target_directory"]) / "release"
+
+
+def _nginx() -> str:
+    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/sbin")
+    if found is None:
+        raise RuntimeError("the gateway benches need nginx as their anchor: apt-get install nginx-light")
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
