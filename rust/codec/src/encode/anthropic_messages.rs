@@ -187,12 +187,13 @@ impl Messages {
     }
 
     fn begin_text(&mut self, shared: &mut Shared, index: u32, out: &mut Vec<u8>) {
+        let citations = std::mem::take(&mut self.citations);
         if self.open != Open::Text(index) {
             self.close(shared, out);
             self.begin(shared, out, "{\"type\":\"text\",\"text\":\"\"}", "{\"type\":\"text\",\"text\":\"");
             self.open = Open::Text(index);
         }
-        for citation in std::mem::take(&mut self.citations) {
+        for citation in citations {
             self.cite(shared, &citation, out);
         }
     }

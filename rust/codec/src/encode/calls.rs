@@ -145,9 +145,9 @@ impl Calls {
             call.name.clear();
             intent.tool_name.decode_into(&mut call.name);
         }
-        let other_kind = call.state == State::Open && call.kind != intent.kind;
-        call.kind = intent.kind;
-        let whole: Cow<'_, str> = match intent.kind {
+        // No wire changes a call's kind; the client was told the first.
+        let other_kind = call.kind != intent.kind;
+        let whole: Cow<'_, str> = match call.kind {
             CallKind::Function => Cow::Owned(intent.input_json()),
             CallKind::Custom => intent.raw_input_text.decode(),
         };

@@ -294,7 +294,9 @@ impl Responses {
         if shared.native() && is_item(slot.as_bytes()) {
             // A whole item of the vendor's own: a compaction.
             self.close(shared, out);
-            return self.whole_item(shared, slot.into_bytes(), out);
+            let mut json = Vec::with_capacity(slot.len());
+            put_raw(&mut json, slot.as_bytes());
+            return self.whole_item(shared, json, out);
         }
         if to == AttachTo::Reasoning {
             self.begin_reasoning(shared, index, out);

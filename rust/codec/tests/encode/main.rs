@@ -1,0 +1,8 @@
+//! Encoders: what each client protocol's clients get for given events.
+
+mod chat;
+mod errors;
+mod messages;
+mod properties;
+mod responses;
+mod support;
