@@ -1,0 +1,153 @@
+//! Every recording of every family that is read, at every split: the same events, exactly one terminal.
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use headrace_codec::pipeline::{Decoder, DecoderConfig, End, Transport};
+use headrace_codec::{At, Event, Protocol, Sink};
+use serde_json::Value;
+
+/// The folders of recordings, and the protocol that each is read as.
+const FAMILIES: [(&str, Protocol); 3] = [
+    ("openai_chat", Protocol::OpenaiChat),
+    ("openai_compatible", Protocol::OpenaiChat),
+    ("mistral_chat", Protocol::OpenaiChat),
+];
+
+/// A digest of the events, and what must hold of any order of them.
+#[derive(Default)]
+struct Digest {
+    hash: u64,
+    line: Vec<u8>,
+    events: u64,
+    terminals: u32,
+    /// End of the last frame.
+    framed: u64,
+}
+
+impl Sink for Digest {
+    fn event(&mut self, at: At, event: &Event<'_>) {
+        assert_eq!(self.terminals, 0, "{} came after the terminal", event.name());
+        assert_eq!(at.seq, self.events);
+        self.events += 1;
+        self.terminals += u32::from(event.is_terminal());
+        self.line.clear();
+        event.push_json(at, &mut self.line);
+        self.hash = hash(self.hash, &self.line);
+    }
+
+    fn frame(&mut self, start: u64, end: u64, _usage_only: bool) {
+        assert_eq!(start, self.framed, "frames leave no gap");
+        assert!(end >= start);
+        self.framed = end;
+    }
+}
+
+/// A quick hash: billions of bytes go through it, and nobody makes collisions here.
+fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    let mut h = seed ^ bytes.len() as u64;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        h = (h.rotate_left(29) ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    h
+}
+
+fn digest(config: &DecoderConfig, pieces: &[&[u8]]) -> (u64, u64) {
+    let (mut decoder, mut sink) = (Decoder::new(config.clone()), Digest::default());
+    for piece in pieces {
+        decoder.feed(piece, &mut sink);
+    }
+    decoder.finish(End::Eof, &mut sink);
+    assert_eq!(sink.terminals, 1, "exactly one terminal");
+    assert!(decoder.is_done());
+    (sink.hash, sink.events)
+}
+
+/// The body as it went over the wire: files of one payload a line lost their framing.
+fn body(file: &str, bytes: &[u8], protocol: Protocol) -> Vec<u8> {
+    if !file.ends_with(".jsonl") {
+        return bytes.to_vec();
+    }
+    let mut out = Vec::new();
+    for line in bytes.split(|b| *b == b'\n').filter(|l| !l.trim_ascii().is_empty()) {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(line);
+        out.extend_from_slice(b"\n\n");
+    }
+    if protocol == Protocol::OpenaiChat {
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+    out
+}
+
+fn config(row: &Value, protocol: Protocol) -> DecoderConfig {
+    let mut config = DecoderConfig::new(protocol);
+    config.status = row["status"].as_u64().map_or(200, |s| u16::try_from(s).unwrap());
+    config.headers = support::headers(row);
+    config.transport = Transport::Http;
+    config
+}
+
+fn recordings() -> Vec<(String, DecoderConfig, Vec<u8>)> {
+    let Some(shared) = support::shared() else { return Vec::new() };
+    let root = shared.join("recordings");
+    let mut found = Vec::new();
+    for row in support::rows(&root.join("MANIFEST.jsonl")) {
+        let file = row["file"].as_str().unwrap();
+        let family = FAMILIES.iter().find(|(folder, _)| file.split('/').next() == Some(folder));
+        let Some((_, protocol)) = family else { continue };
+        let bytes = body(file, &support::bytes(&root.join(file)), *protocol);
+        found.push((file.to_owned(), config(&row, *protocol), bytes));
+    }
+    assert!(found.len() >= 70, "only {} recordings", found.len());
+    found
+}
+
+#[test]
+fn every_split_of_every_recording_gives_the_same_events() {
+    let mut recordings = recordings();
+    recordings.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(bytes.len()));
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((file, config, bytes)) = recordings.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    check(file, config, bytes);
+                }
+            });
+        }
+    });
+}
+
+fn check(file: &str, config: &DecoderConfig, bytes: &[u8]) {
+    let whole = digest(config, &[bytes]);
+    assert!(whole.1 >= 2, "{file}: only {} events", whole.1);
+    for size in [1, 2, 3, 7, 64, 1024, 4096] {
+        let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+        assert_eq!(digest(config, &pieces), whole, "{file}: pieces of {size}");
+    }
+    for cut in 1..bytes.len() {
+        assert_eq!(digest(config, &[&bytes[..cut], &bytes[cut..]]), whole, "{file}: cut at {cut}");
+    }
+}
+
+#[test]
+fn a_recording_cut_anywhere_never_finishes_early() {
+    for (file, config, bytes) in recordings() {
+        let mut config = config;
+        config.turn_id = "cut".to_owned();
+        for cut in (0..bytes.len()).step_by(13) {
+            let events = support::decode(config.clone(), &[&bytes[..cut]], End::Reset);
+            let last = events.last().unwrap();
+            let proposed = events.iter().filter(|e| e["type"] == "tool_intent.proposed").count();
+            if last["type"] == "provider.error" {
+                let kind = last["kind"].as_str().unwrap();
+                assert!(proposed == 0 || kind != "stream_interrupted", "{file} cut at {cut}: {proposed} intents");
+            }
+        }
+    }
+}
