@@ -2,6 +2,7 @@
 
 mod codec;
 mod events;
+mod gateway;
 mod text;
 mod toml;
 
@@ -18,6 +19,14 @@ mod _core {
     };
     #[pymodule_export]
     use crate::events::parts::{AssembledFrom, Attach};
+    #[pymodule_export]
+    use crate::gateway::GatewayRef;
+    #[pymodule_export]
+    use crate::gateway::config::GatewayConfig;
+    #[pymodule_export]
+    use crate::gateway::demo::DemoRef;
+    #[pymodule_export]
+    use crate::gateway::jobs::{BodyRecipe, FailureRef, RequestRef, SettlementRef};
     #[pymodule_export]
     use crate::toml::toml_document;
 }

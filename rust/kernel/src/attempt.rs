@@ -56,6 +56,12 @@ impl std::fmt::Debug for Head {
 }
 
 impl Head {
+    /// The first value of a header. `name` in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
     /// The headers that may go on to a client (rule R18), on success and on failure alike.
     #[must_use]
     pub fn passed(&self) -> Vec<(&str, &str)> {
@@ -86,6 +92,8 @@ pub struct Attempt {
     state: State,
     phase: ErrorPhase,
     trace: Trace,
+    /// Not over a pooled connection.
+    fresh: bool,
     reused: bool,
     sent: u64,
     received: u64,
@@ -100,10 +108,18 @@ impl Attempt {
             state: State::Fresh,
             phase: ErrorPhase::Connect,
             trace: Trace::default(),
+            fresh: false,
             reused: false,
             sent: 0,
             received: 0,
         }
+    }
+
+    /// Makes this attempt over a new connection: for an owner whose last one died in the pool.
+    #[must_use]
+    pub fn on_fresh_connection(mut self) -> Self {
+        self.fresh = true;
+        self
     }
 
     /// The answer's head. If cancelled: nothing is lost, the next call goes on.
@@ -208,7 +224,8 @@ impl Attempt {
                 State::Fresh => {
                     let now = self.client.clock.now();
                     self.watch.enter(Phase::Connect, now);
-                    let pooled = self.client.pool().take(&self.spec.url.endpoint, now);
+                    let pooled =
+                        if self.fresh { None } else { self.client.pool().take(&self.spec.url.endpoint, now) };
                     if let Some(io) = pooled {
                         self.reused = true;
                         self.begin_exchange(io)?;

@@ -1,0 +1,125 @@
+//! What Python decided, read off its value types (`headrace.requests`) by their fields.
+//!
+//! A value that does not fit is an error of ours and raised as such; nothing is guessed.
+
+use std::time::Duration;
+
+use headrace_edge::policy::{Answer, AttemptSpec, BodySource, Deadlines, Decision, Plan, Refusal, Relay, Secret};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+use super::jobs::{BodyRecipe, protocol_named};
+
+/// Reads a `Plan`, `AttemptSpec`, `Refusal` or `Answer`.
+pub fn read(answer: &Bound<'_, PyAny>) -> PyResult<Decision> {
+    let class = answer.get_type();
+    let name = class.name()?;
+    match name.to_str()? {
+        "Plan" => plan(answer).map(|plan| Decision::Plan(Box::new(plan))),
+        "AttemptSpec" => spec(answer).map(|spec| Decision::Attempt(Box::new(spec))),
+        "Refusal" => refusal(answer).map(Decision::Refusal),
+        "Answer" => whole(answer).map(Decision::Answer),
+        other => Err(PyTypeError::new_err(format!("{other} is no answer to a job"))),
+    }
+}
+
+fn plan(value: &Bound<'_, PyAny>) -> PyResult<Plan> {
+    let py = value.py();
+    let relay = value.getattr(intern!(py, "relay"))?;
+    Ok(Plan {
+        token: value.getattr(intern!(py, "token"))?.extract()?,
+        spec: spec(&value.getattr(intern!(py, "spec"))?)?,
+        client_protocol: protocol_named(value.getattr(intern!(py, "client_protocol"))?.extract()?)?,
+        relay: match relay.extract()? {
+            "verbatim" => Relay::Verbatim,
+            "normalised" => Relay::Normalised,
+            "opaque" => Relay::Opaque,
+            _ => return Err(PyValueError::new_err("relay must be verbatim, normalised or opaque")),
+        },
+    })
+}
+
+fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
+    let py = value.py();
+    let transport = value.getattr(intern!(py, "transport"))?;
+    if transport.extract::<&str>()? != "http" {
+        return Err(PyValueError::new_err("the edge has no transport but http"));
+    }
+    Ok(AttemptSpec {
+        method: value.getattr(intern!(py, "method"))?.extract()?,
+        url: value.getattr(intern!(py, "url"))?.extract()?,
+        headers: headers(&value.getattr(intern!(py, "headers"))?)?,
+        body: body(&value.getattr(intern!(py, "body"))?)?,
+        protocol: protocol_named(value.getattr(intern!(py, "protocol"))?.extract()?)?,
+        deadlines: deadlines(&value.getattr(intern!(py, "deadlines"))?)?,
+        provider: value.getattr(intern!(py, "provider"))?.extract()?,
+        think_tags: value.getattr(intern!(py, "think_tags"))?.extract()?,
+        usage_asked: value.getattr(intern!(py, "usage_asked"))?.extract()?,
+        delay: seconds(value.getattr(intern!(py, "delay"))?.extract()?)?,
+        fresh_connection: value.getattr(intern!(py, "fresh_connection"))?.extract()?,
+    })
+}
+
+fn headers(value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Secret)>> {
+    let mut list = Vec::with_capacity(value.len()?);
+    for pair in value.try_iter()? {
+        let (name, value): (String, Bound<'_, PyString>) = pair?.extract()?;
+        list.push((name, Secret(value.to_str()?.as_bytes().to_vec())));
+    }
+    Ok(list)
+}
+
+fn body(value: &Bound<'_, PyAny>) -> PyResult<BodySource> {
+    if let Ok(recipe) = value.cast::<BodyRecipe>() {
+        return Ok(BodySource::Recipe(recipe.get().recipe.clone()));
+    }
+    Ok(BodySource::Bytes(value.cast::<PyBytes>()?.as_bytes().to_vec()))
+}
+
+fn deadlines(value: &Bound<'_, PyAny>) -> PyResult<Deadlines> {
+    let py = value.py();
+    let read = |name| -> PyResult<Option<Duration>> {
+        let limit: Option<f64> = value.getattr(name)?.extract()?;
+        limit.map(seconds).transpose()
+    };
+    Ok(Deadlines {
+        connect: read(intern!(py, "connect"))?,
+        first_byte: read(intern!(py, "first_byte"))?,
+        idle: read(intern!(py, "idle"))?,
+        content: read(intern!(py, "content"))?,
+        total: read(intern!(py, "total"))?,
+    })
+}
+
+fn seconds(value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+fn refusal(value: &Bound<'_, PyAny>) -> PyResult<Refusal> {
+    let py = value.py();
+    Ok(Refusal {
+        code: value.getattr(intern!(py, "code"))?.extract()?,
+        message: value.getattr(intern!(py, "message"))?.extract()?,
+        status: value.getattr(intern!(py, "status"))?.extract()?,
+        param: value.getattr(intern!(py, "param"))?.extract()?,
+        retry_at: value.getattr(intern!(py, "retry_at"))?.extract()?,
+        should_retry: value.getattr(intern!(py, "should_retry"))?.extract()?,
+        tell_failure: !value.getattr(intern!(py, "error"))?.is_none(),
+    })
+}
+
+fn whole(value: &Bound<'_, PyAny>) -> PyResult<Answer> {
+    let py = value.py();
+    let mut headers = Vec::new();
+    for pair in value.getattr(intern!(py, "headers"))?.try_iter()? {
+        headers.push(pair?.extract()?);
+    }
+    Ok(Answer {
+        status: value.getattr(intern!(py, "status"))?.extract()?,
+        content_type: value.getattr(intern!(py, "content_type"))?.extract()?,
+        headers,
+        body: value.getattr(intern!(py, "body"))?.cast::<PyBytes>()?.as_bytes().to_vec(),
+    })
+}

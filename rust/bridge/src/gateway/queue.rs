@@ -1,0 +1,135 @@
+//! The queue between the edge's threads and Python's main thread.
+
+use std::mem::take;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use headrace_edge::policy::{Failure, Settlement};
+use headrace_edge::{ClientRequest, Policy, Reply};
+use pyo3::PyResult;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use super::os_error;
+
+/// Something for Python to do.
+pub enum Job {
+    Decide(Arc<ClientRequest>, Reply),
+    Next(Box<Failure>, Reply),
+    Settle(Box<Settlement>),
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: Vec<Job>,
+    /// The bell was rung, or the timer set, since the queue was last emptied.
+    rung: bool,
+    timed: bool,
+}
+
+/// Jobs that wait, and the two descriptors that say so.
+pub struct Queue {
+    waiting: Mutex<Waiting>,
+    pub bell: OwnedFd,
+    pub timer: OwnedFd,
+    ready: AtomicBool,
+    takes: AtomicU64,
+    rings: AtomicU64,
+    decides: AtomicU64,
+    nexts: AtomicU64,
+    settles: AtomicU64,
+}
+
+impl Queue {
+    pub fn new() -> PyResult<Queue> {
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(os_error)?;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(os_error)?;
+        Ok(Queue {
+            waiting: Mutex::default(),
+            bell,
+            timer,
+            ready: AtomicBool::new(false),
+            takes: AtomicU64::new(0),
+            rings: AtomicU64::new(0),
+            decides: AtomicU64::new(0),
+            nexts: AtomicU64::new(0),
+            settles: AtomicU64::new(0),
+        })
+    }
+
+    /// Empties the queue.
+    pub fn take(&self) -> Vec<Job> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.takes.fetch_add(1, Relaxed);
+        let mut count = [0; 8];
+        if take(&mut waiting.rung) {
+            // Not readable means that it is down already.
+            let _ = rustix::io::read(&self.bell, &mut count);
+        }
+        // It may have run out since; then it is read down, and set anew with the next settlement.
+        if waiting.timed && rustix::io::read(&self.timer, &mut count).is_ok() {
+            waiting.timed = false;
+        }
+        take(&mut waiting.jobs)
+    }
+
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Relaxed);
+    }
+
+    pub fn counters(&self) -> [(&'static str, u64); 5] {
+        [
+            ("takes", self.takes.load(Relaxed)),
+            ("rings", self.rings.load(Relaxed)),
+            ("decides", self.decides.load(Relaxed)),
+            ("nexts", self.nexts.load(Relaxed)),
+            ("settles", self.settles.load(Relaxed)),
+        ]
+    }
+
+    fn push(&self, job: Job, urgent: bool) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.jobs.push(job);
+        if urgent && !waiting.rung {
+            waiting.rung = true;
+            self.rings.fetch_add(1, Relaxed);
+            // Fails only where the count is full, and then the bell is up.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        } else if !urgent && !waiting.rung && !waiting.timed {
+            waiting.timed = true;
+            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: SETTLE_WITHIN };
+            // Fails for a time that is no time only.
+            let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
+        }
+    }
+}
+
+impl Policy for Queue {
+    fn decide(&self, request: Arc<ClientRequest>, reply: Reply) {
+        self.decides.fetch_add(1, Relaxed);
+        self.push(Job::Decide(request, reply), true);
+    }
+
+    fn next(&self, failure: Failure, reply: Reply) {
+        self.nexts.fetch_add(1, Relaxed);
+        self.push(Job::Next(Box::new(failure), reply), true);
+    }
+
+    fn settle(&self, settlement: Settlement) {
+        self.settles.fetch_add(1, Relaxed);
+        self.push(Job::Settle(Box::new(settlement)), false);
+    }
+
+    fn ready(&self) -> bool {
+        self.ready.load(Relaxed)
+    }
+}
+
+/// A settlement waits for no longer than this.
+const SETTLE_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };

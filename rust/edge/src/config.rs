@@ -1,0 +1,36 @@
+//! What the edge is started with.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::limits;
+use crate::request::Guard;
+
+/// How the listener listens, and what it takes.
+#[derive(Clone, Debug)]
+pub struct EdgeConfig {
+    /// Port 0: any free one.
+    pub address: SocketAddr,
+    /// Edge threads, at least 1.
+    pub threads: usize,
+    /// Bytes of a request's body.
+    pub body_limit: usize,
+    /// Bytes of a request's head.
+    pub header_limit: usize,
+    /// From a request's first byte to the end of its head.
+    pub header_timeout: Duration,
+    pub guard: Guard,
+}
+
+impl Default for EdgeConfig {
+    fn default() -> EdgeConfig {
+        EdgeConfig {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            threads: 1,
+            body_limit: limits::BODY_LIMIT,
+            header_limit: limits::HEADER_LIMIT,
+            header_timeout: limits::HEADER_TIMEOUT,
+            guard: Guard::default(),
+        }
+    }
+}

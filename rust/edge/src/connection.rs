@@ -1,0 +1,388 @@
+//! One client's connection: its requests one after the other, each read, checked and answered.
+//!
+//! 1. What is wrong with a head or a body is answered in the client's format; if bytes of the request are still to
+//!    come, the connection ends with the answer, since where the next request starts is then unknown.
+//! 2. Requests that were sent ahead wait until the answer before them is out.
+//! 3. Between two requests a connection holds no buffer and no request.
+//!
+//! No upstream may be touched here: `exchange.rs` does.
+
+use std::future::poll_fn;
+use std::mem::take;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use headrace_codec::Protocol;
+use headrace_codec::request::{Facts, inspect};
+use headrace_http1::{BodyDecoder, BodyKind, HeadError, HeadScanner, RequestHead, Version, write};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::answer::{self, Manner};
+use crate::client::{Alarm, ClientSocket, Gone, with_scratch};
+use crate::exchange::Exchange;
+use crate::limits;
+use crate::listener::Worker;
+use crate::request::{ClientRequest, Head, Operation, Problem, Route, format_of, route};
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, peer: SocketAddr) {
+    let mut connection = Connection { worker, client: ClientSocket::new(socket), alarm: Alarm::default(), peer };
+    loop {
+        match connection.one().await {
+            Next::Keep => {}
+            Next::Close => return connection.linger().await,
+            Next::Drop => return,
+        }
+    }
+}
+
+/// What becomes of a connection after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Keep,
+    /// Ends in order: the client gets to read what was sent.
+    Close,
+    Drop,
+}
+
+struct Connection {
+    worker: Rc<Worker>,
+    client: ClientSocket,
+    alarm: Alarm,
+    peer: SocketAddr,
+}
+
+/// A request whose head is in order.
+#[expect(clippy::struct_excessive_bools, reason = "four facts of a head that do not depend on each other")]
+struct Admitted {
+    route: Route,
+    format: Protocol,
+    /// For a request that goes to the policy.
+    head: Option<Head>,
+    body: BodyKind,
+    keep_alive: bool,
+    http10: bool,
+    expects_continue: bool,
+    bodiless: bool,
+}
+
+/// A request that is refused, and the format to say it in.
+struct Refused {
+    problem: Problem,
+    format: Protocol,
+    bodiless: bool,
+    /// Where the next request starts is known.
+    keep_alive: bool,
+}
+
+enum HeadEnd {
+    Whole(usize),
+    /// The client is done, or idle for too long.
+    Over,
+    Refused(Problem),
+}
+
+impl Connection {
+    async fn one(&mut self) -> Next {
+        let head_len = match self.head().await {
+            HeadEnd::Whole(len) => len,
+            HeadEnd::Over => return Next::Drop,
+            HeadEnd::Refused(problem) => {
+                let refused = Refused { problem, format: Protocol::OpenaiChat, bodiless: false, keep_alive: false };
+                return self.refuse(&refused).await;
+            }
+        };
+        let admitted = self.admit(head_len);
+        self.client.ahead.drain(..head_len);
+        if self.client.ahead.is_empty() {
+            self.client.ahead = Vec::new();
+        }
+        match admitted {
+            Ok(admitted) => self.answer(admitted).await,
+            Err(refused) => self.refuse(&refused).await,
+        }
+    }
+
+    /// Waits for a whole head at the front of `ahead`.
+    async fn head(&mut self) -> HeadEnd {
+        let worker = Rc::clone(&self.worker);
+        let config = &worker.config;
+        let idle_since = Instant::now();
+        let mut began = idle_since;
+        let mut scanner = HeadScanner::default();
+        let mut drained = pin!(worker.drained.notified());
+        poll_fn(|cx| {
+            loop {
+                if !self.client.ahead.is_empty() {
+                    match scanner.scan(&self.client.ahead, config.header_limit) {
+                        Ok(Some(len)) => return Poll::Ready(HeadEnd::Whole(len)),
+                        Ok(None) => {}
+                        Err(error) => return Poll::Ready(HeadEnd::Refused(bad_head(error))),
+                    }
+                } else if worker.draining.get() || drained.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(HeadEnd::Over);
+                }
+                let fresh = self.client.ahead.is_empty();
+                match self.client.poll_fill(cx) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(HeadEnd::Over),
+                    Poll::Ready(Ok(_)) if fresh => began = Instant::now(),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending if fresh => {
+                        let over = self.alarm.poll(cx, idle_since + limits::KEEP_ALIVE);
+                        return over.map(|()| HeadEnd::Over);
+                    }
+                    Poll::Pending => {
+                        let late = self.alarm.poll(cx, began + config.header_timeout);
+                        return late.map(|()| {
+                            HeadEnd::Refused(Problem::new(408, "request_timeout", "the head did not come in time"))
+                        });
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// Judges the head in the first `len` bytes of `ahead`.
+    fn admit(&self, len: usize) -> Result<Admitted, Refused> {
+        let head = RequestHead::parse(&self.client.ahead[..len]).map_err(|error| Refused {
+            problem: bad_head(error),
+            format: Protocol::OpenaiChat,
+            bodiless: false,
+            keep_alive: false,
+        })?;
+        let format = format_of(&head);
+        let bodiless = head.method == "HEAD";
+        let keep_alive = head.keep_alive && !self.worker.draining.get();
+        let refuse =
+            |problem| Refused { problem, format, bodiless, keep_alive: keep_alive && head.body == BodyKind::None };
+        let route = route(&head, &self.worker.config.guard).map_err(refuse)?;
+        if let BodyKind::Length(n) = head.body
+            && n > self.worker.config.body_limit as u64
+        {
+            return Err(refuse(self.too_large()));
+        }
+        let kept = match route {
+            Route::Policy(operation, protocol) => Some(Head::new(&head, operation, protocol)),
+            _ => None,
+        };
+        // Nothing here takes a body with GET, so what follows such a head is not read as a request.
+        let keep_alive = keep_alive && (head.method == "POST" || head.body == BodyKind::None);
+        Ok(Admitted {
+            route,
+            format,
+            head: kept,
+            body: head.body,
+            keep_alive,
+            http10: head.version == Version::Http10,
+            expects_continue: head.expects_continue,
+            bodiless,
+        })
+    }
+
+    fn too_large(&self) -> Problem {
+        let limit = self.worker.config.body_limit;
+        Problem::new(413, "request_too_large", format!("the body is larger than {limit} bytes"))
+    }
+
+    async fn answer(&mut self, admitted: Admitted) -> Next {
+        let Admitted { route, format, head, body, keep_alive, http10, expects_continue, bodiless } = admitted;
+        let manner = Manner { close: !keep_alive, bodiless };
+        let Some(head) = head else {
+            let (status, text): (u16, &[u8]) = match route {
+                Route::Ready if !self.worker.is_ready() => (503, b"{\"status\":\"not ready\"}"),
+                _ => (200, b"{\"status\":\"ok\"}"),
+            };
+            answer::stage(&mut self.client, manner, status, [("content-type", &b"application/json"[..])], text);
+            return self.done(keep_alive).await;
+        };
+        let refuse = |problem, keep_alive| Refused { problem, format, bodiless, keep_alive };
+        let id = self.worker.request_id();
+        let (facts, bytes) = if head.operation == Operation::Models {
+            (Facts::default(), Vec::new())
+        } else {
+            if expects_continue && self.client.ahead.is_empty() {
+                self.client.stage(|out| out.extend_from_slice(write::CONTINUE));
+            }
+            let bytes = match self.body(body).await {
+                Ok(bytes) => bytes,
+                Err(BodyTrouble::Gone) => return Next::Drop,
+                Err(BodyTrouble::Refused(problem)) => return self.refuse(&refuse(problem, false)).await,
+            };
+            match inspect(&bytes, head.protocol) {
+                Ok(facts) => (facts, bytes),
+                Err(error) => {
+                    let reply = headrace_codec::encode::refusal(
+                        format,
+                        error.status,
+                        error.code,
+                        &error.message,
+                        error.param.as_deref(),
+                    );
+                    answer::stage_reply(&mut self.client, manner, format, &id, &reply, &[]);
+                    return self.done(keep_alive).await;
+                }
+            }
+        };
+        let request = Arc::new(ClientRequest::new(id, &head, self.peer, facts, bytes));
+        drop(head);
+        let exchange = Exchange {
+            worker: Rc::clone(&self.worker),
+            client: &mut self.client,
+            alarm: &mut self.alarm,
+            request,
+            manner,
+            http10,
+            whole: Instant::now(),
+        };
+        // Boxed, so that an idle connection does not hold the room of a busy one.
+        let next = Box::pin(exchange.run()).await;
+        if next == Next::Keep { self.done(keep_alive).await } else { next }
+    }
+
+    async fn refuse(&mut self, refused: &Refused) -> Next {
+        let manner = Manner { close: !refused.keep_alive, bodiless: refused.bodiless };
+        let id = self.worker.request_id();
+        answer::stage_problem(&mut self.client, manner, refused.format, &id, &refused.problem);
+        self.done(refused.keep_alive).await
+    }
+
+    /// Sends out the rest of an answer.
+    async fn done(&mut self, keep_alive: bool) -> Next {
+        if flush(&mut self.client, &mut self.alarm).await.is_err() {
+            return Next::Drop;
+        }
+        if keep_alive && !self.worker.draining.get() { Next::Keep } else { Next::Close }
+    }
+
+    /// Reads a request's body, within the limit.
+    async fn body(&mut self, kind: BodyKind) -> Result<Vec<u8>, BodyTrouble> {
+        flush(&mut self.client, &mut self.alarm).await.map_err(|Gone| BodyTrouble::Gone)?;
+        match kind {
+            BodyKind::None | BodyKind::UntilClose => Ok(Vec::new()),
+            // Checked against the limit with the head.
+            BodyKind::Length(n) => self.body_of(n as usize).await,
+            BodyKind::Chunked => self.chunks().await,
+        }
+    }
+
+    async fn body_of(&mut self, len: usize) -> Result<Vec<u8>, BodyTrouble> {
+        let ahead = &mut self.client.ahead;
+        let mut body = if ahead.len() <= len { take(ahead) } else { ahead.drain(..len).collect() };
+        let mut last = Instant::now();
+        poll_fn(|cx| {
+            while body.len() < len {
+                if body.capacity() == body.len() {
+                    // A length is a claim: room grows with what has come.
+                    let room = (len - body.len()).min(body.len().max(limits::BODY_RESERVE));
+                    body.reserve_exact(room);
+                }
+                let most = len - body.len();
+                match self.client.poll_body(cx, &mut body, most) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(BodyTrouble::Gone)),
+                    Poll::Ready(Ok(_)) => last = Instant::now(),
+                    Poll::Pending => {
+                        return self.alarm.poll(cx, last + limits::BODY_SILENCE).map(|()| Err(slow_body()));
+                    }
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        Ok(body)
+    }
+
+    async fn chunks(&mut self) -> Result<Vec<u8>, BodyTrouble> {
+        let mut decoder = BodyDecoder::new(BodyKind::Chunked);
+        let mut body = Vec::new();
+        let limit = self.worker.config.body_limit;
+        let mut last = Instant::now();
+        let mut input = take(&mut self.client.ahead);
+        loop {
+            let mut used = 0;
+            while used < input.len() && !decoder.is_done() {
+                let step = decoder.decode(&input[used..]).map_err(|e| bad_body(e.message()))?;
+                body.extend_from_slice(&input[used..][step.data]);
+                used += step.consumed;
+            }
+            if body.len() > limit {
+                return Err(BodyTrouble::Refused(self.too_large()));
+            }
+            if decoder.is_done() {
+                input.drain(..used);
+                self.client.ahead = input;
+                return Ok(body);
+            }
+            input.clear();
+            poll_fn(|cx| {
+                let read = with_scratch(|scratch| {
+                    self.client.poll_read(cx, scratch).map_ok(|n| input.extend_from_slice(&scratch[..n]))
+                });
+                match read {
+                    Poll::Ready(Ok(())) if !input.is_empty() => Poll::Ready(Ok(())),
+                    Poll::Ready(_) => Poll::Ready(Err(BodyTrouble::Gone)),
+                    Poll::Pending => self.alarm.poll(cx, last + limits::BODY_SILENCE).map(|()| Err(slow_body())),
+                }
+            })
+            .await?;
+            last = Instant::now();
+        }
+    }
+
+    /// Ends the connection so that the client gets to read the answer: bytes that are still under way would make the
+    /// kernel reset it.
+    async fn linger(&mut self) {
+        self.client.shutdown();
+        let until = Instant::now() + limits::LINGER;
+        let mut left = limits::LINGER_BYTES;
+        poll_fn(|cx| {
+            loop {
+                match with_scratch(|scratch| self.client.poll_read(cx, scratch)) {
+                    Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => return self.alarm.poll(cx, until),
+                }
+            }
+        })
+        .await;
+    }
+}
+
+enum BodyTrouble {
+    Gone,
+    Refused(Problem),
+}
+
+fn slow_body() -> BodyTrouble {
+    BodyTrouble::Refused(Problem::new(408, "request_timeout", "the body did not come in time"))
+}
+
+fn bad_body(message: &str) -> BodyTrouble {
+    BodyTrouble::Refused(Problem::new(400, "malformed_http", message))
+}
+
+fn bad_head(error: HeadError) -> Problem {
+    Problem::new(error.status(), "malformed_http", error.message())
+}
+
+/// Sends out what is unsent, as fast as the client takes it.
+pub(crate) async fn flush(client: &mut ClientSocket, alarm: &mut Alarm) -> Result<(), Gone> {
+    let mut total = client.total();
+    let mut moved = Instant::now();
+    poll_fn(|cx| {
+        let flushed = client.poll_flush(cx);
+        if flushed.is_ready() {
+            return flushed;
+        }
+        if client.total() != total {
+            total = client.total();
+            moved = Instant::now();
+        }
+        alarm.poll(cx, moved + limits::STALLED).map(|()| Err(Gone))
+    })
+    .await
+}

@@ -1,0 +1,251 @@
+//! One request that goes to the policy, from the question to the settlement.
+//!
+//! 1. The policy is asked once, once more per failed attempt, and is told the end once.
+//! 2. A client that leaves at any point ends it: what was asked is settled, what was sent is closed.
+//! 3. One attempt at a time.
+//!
+//! No choice of an attempt may be added here.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use headrace_codec::encode::{Reply, error_reply, refusal};
+use headrace_codec::error::GatewayStatus;
+use headrace_codec::request::RequestError;
+use tokio::time::{Instant, sleep};
+
+use crate::answer::{self, Manner};
+use crate::client::{Alarm, ClientSocket, Gone};
+use crate::connection::Next;
+use crate::listener::Worker;
+use crate::policy::{Answer, Decision, Failure, Plan, Policy, Refusal, Relay as Mode};
+use crate::relay::{Failed, Outcome, Relay};
+use crate::request::{ClientRequest, Operation};
+use crate::settle::Ledger;
+use crate::terms::Terms;
+use crate::upstream::{self, Made};
+
+pub(crate) struct Exchange<'a> {
+    pub worker: Rc<Worker>,
+    pub client: &'a mut ClientSocket,
+    pub alarm: &'a mut Alarm,
+    pub request: Arc<ClientRequest>,
+    pub manner: Manner,
+    pub http10: bool,
+    /// The request was whole.
+    pub whole: Instant,
+}
+
+impl Exchange<'_> {
+    /// Runs to the end of the answer. [`Next::Keep`]: an answer is staged or sent, and the connection is in order.
+    pub(crate) async fn run(mut self) -> Next {
+        match self.decide().await {
+            Err(Gone) => Next::Drop,
+            Ok(Decision::Plan(plan)) => self.serve(*plan).await,
+            Ok(Decision::Answer(answer)) => self.answer(&answer),
+            Ok(Decision::Refusal(refusal)) => {
+                let reply = self.refusal(&refusal);
+                self.tell(&reply, &refusal, &[]);
+                Next::Keep
+            }
+            Ok(Decision::Attempt(_) | Decision::Lost) => {
+                let reply = refusal(self.request.protocol, 500, "internal_error", "the gateway failed to decide", None);
+                self.stage(&reply, &[]);
+                Next::Keep
+            }
+        }
+    }
+
+    async fn decide(&mut self) -> Result<Decision, Gone> {
+        let request = Arc::clone(&self.request);
+        self.ask(|policy, reply| policy.decide(request, reply)).await
+    }
+
+    /// Asks the policy, for as long as the client stays.
+    async fn ask(&mut self, ask: impl FnOnce(&dyn Policy, crate::mailbox::Reply)) -> Result<Decision, Gone> {
+        let worker = Rc::clone(&self.worker);
+        while_there(self.client, worker.desk.ask(ask)).await
+    }
+
+    async fn serve(&mut self, plan: Plan) -> Next {
+        let total = self.client.total();
+        let mut ledger = Ledger::new(&self.worker.policy, plan.token);
+        ledger.decided(self.whole);
+        let next = self.attempts(plan, &mut ledger).await;
+        ledger.account.bytes_to_client = self.client.total() - total;
+        next
+    }
+
+    async fn attempts(&mut self, plan: Plan, ledger: &mut Ledger) -> Next {
+        let Plan { token, mut spec, client_protocol, relay } = plan;
+        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let mut made = Made::default();
+        loop {
+            if spec.delay > Duration::ZERO && while_there(self.client, sleep(spec.delay)).await.is_err() {
+                return Next::Drop;
+            }
+            if let Err(error) = made.make(&self.request, &spec.body) {
+                return self.refuse_body(&error, ledger);
+            }
+            ledger.account.losses.clone_from(&made.losses);
+            ledger.account.attempts += 1;
+            let terms = Terms {
+                request: &self.request,
+                spec: &spec,
+                relay,
+                client_protocol,
+                stream: self.request.facts.stream && self.request.operation == Operation::Generate,
+                http10: self.http10,
+                manner: self.manner,
+                created,
+                losses: &made.losses,
+            };
+            let outcome = match upstream::kernel_spec(&spec, made.pieces.clone()) {
+                Ok(kernel_spec) => {
+                    let attempt = self.worker.kernel.attempt(kernel_spec);
+                    let attempt = if spec.fresh_connection { attempt.on_fresh_connection() } else { attempt };
+                    let (client, alarm) = (&mut *self.client, &mut *self.alarm);
+                    Relay { worker: &self.worker, terms: &terms, client, alarm, ledger }.run(attempt).await
+                }
+                Err(error) => {
+                    ledger.failed((*error).clone());
+                    Outcome::Failed(Box::new(Failed::unsent(*error)))
+                }
+            };
+            let failed = match outcome {
+                Outcome::Told => return Next::Keep,
+                Outcome::Broken | Outcome::Gone => return Next::Drop,
+                Outcome::Failed(failed) => failed,
+            };
+            let failure = Failure {
+                token,
+                attempt: ledger.account.attempts,
+                error: failed.error.clone(),
+                headers: failed.headers.clone(),
+                bytes_sent: failed.bytes_sent,
+                bytes_received: failed.bytes_received,
+                reused_socket: failed.reused_socket,
+            };
+            match self.ask(|policy, reply| policy.next(failure, reply)).await {
+                Err(Gone) => {
+                    ledger.gone();
+                    return Next::Drop;
+                }
+                Ok(Decision::Attempt(next)) => spec = *next,
+                Ok(Decision::Refusal(refusal)) => {
+                    self.tell_failure(&refusal, &failed, relay, ledger);
+                    return Next::Keep;
+                }
+                Ok(Decision::Plan(_) | Decision::Answer(_) | Decision::Lost) => {
+                    let reply = error_reply(self.request.protocol, &failed.error.as_event());
+                    ledger.account.status = reply.status;
+                    self.stage(&reply, &passed(&failed));
+                    return Next::Keep;
+                }
+            }
+        }
+    }
+
+    /// The client's body cannot be made into the provider's.
+    fn refuse_body(&mut self, error: &RequestError, ledger: &mut Ledger) -> Next {
+        let reply = refusal(self.request.protocol, error.status, error.code, &error.message, error.param.as_deref());
+        ledger.account.status = reply.status;
+        ledger.failed(upstream::request_error(error));
+        self.stage(&reply, &[]);
+        Next::Keep
+    }
+
+    /// The last failure, or what the policy makes of it.
+    fn tell_failure(&mut self, refusal: &Refusal, failed: &Failed, relay: Mode, ledger: &mut Ledger) {
+        let passed = passed(failed);
+        if !refusal.tell_failure {
+            let reply = self.refusal(refusal);
+            ledger.account.status = reply.status;
+            return self.tell(&reply, refusal, &passed);
+        }
+        let mut reply = error_reply(self.request.protocol, &failed.error.as_event());
+        let own_mistake = failed.error.kind.row().gateway == GatewayStatus::ClientMistake;
+        if own_mistake
+            && relay != Mode::Normalised
+            && let Some((content_type, body)) = &failed.body
+            && !body.is_empty()
+        {
+            // Clients parse their own vendor's wording.
+            reply.headers.retain(|(name, _)| *name != "content-type");
+            reply.headers.push(("content-type", content_type.clone()));
+            reply.body.clone_from(body);
+        }
+        ledger.account.status = reply.status;
+        self.tell(&reply, refusal, &passed);
+    }
+
+    fn refusal(&self, r: &Refusal) -> Reply {
+        refusal(self.request.protocol, r.status, &r.code, &r.message, r.param.as_deref())
+    }
+
+    /// Stages a refusal with what its policy says of a retry.
+    fn tell(&mut self, reply: &Reply, r: &Refusal, passed: &[(&str, &str)]) {
+        let wait = r.retry_at.map(seconds_until);
+        let mut extra: Vec<(&str, &str)> = Vec::with_capacity(passed.len() + 2);
+        if let Some(wait) = &wait {
+            extra.push(("retry-after", wait));
+        }
+        if let Some(retry) = r.should_retry {
+            extra.push(("x-should-retry", if retry { "true" } else { "false" }));
+        }
+        let named = extra.len();
+        for &(name, value) in passed {
+            let known = |n: &str| n.eq_ignore_ascii_case(name);
+            if !extra[..named].iter().any(|(n, _)| known(n)) && !reply.headers.iter().any(|(n, _)| known(n)) {
+                extra.push((name, value));
+            }
+        }
+        self.stage(reply, &extra);
+    }
+
+    fn stage(&mut self, reply: &Reply, extra: &[(&str, &str)]) {
+        let (format, id) = (self.request.protocol, self.request.id.as_str());
+        answer::stage_reply(self.client, self.manner, format, id, reply, extra);
+    }
+
+    fn answer(&mut self, answer: &Answer) -> Next {
+        let own = answer.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
+        let id = (answer::id_header(self.request.protocol), self.request.id.as_bytes());
+        let headers = own.chain([("content-type", answer.content_type.as_bytes()), id]);
+        answer::stage(self.client, self.manner, answer.status, headers, &answer.body);
+        Next::Keep
+    }
+}
+
+impl Failed {
+    fn unsent(error: crate::policy::OwnedError) -> Failed {
+        Failed { error, headers: Vec::new(), bytes_sent: 0, bytes_received: 0, reused_socket: false, body: None }
+    }
+}
+
+/// The failure's headers that a client may have. Limits of ours are not the vendor's, but their waiting time holds.
+fn passed(failed: &Failed) -> Vec<(&str, &str)> {
+    failed.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect()
+}
+
+/// Whole seconds until a Unix time, at least 0.
+fn seconds_until(at: f64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+    format!("{:.0}", (at - now).max(0.0).ceil())
+}
+
+/// Runs `work` for as long as the client stays.
+async fn while_there<T>(client: &mut ClientSocket, work: impl Future<Output = T>) -> Result<T, Gone> {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Ok(done));
+        }
+        client.poll_gone(cx).map(Err)
+    })
+    .await
+}

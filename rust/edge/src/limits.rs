@@ -1,0 +1,73 @@
+//! Every bound of the edge, each with its reason and what happens beyond it.
+//!
+//! Those that an operator may want to change are fields of [`crate::EdgeConfig`]; their defaults stand here.
+//! No bound stands anywhere else in this crate.
+
+use std::time::Duration;
+
+/// Largest request body, in bytes: what the largest provider takes (32 MiB). Beyond it: 413.
+pub const BODY_LIMIT: usize = 32 << 20;
+
+/// Largest request head, in bytes: SDK heads are 1 to 3 KiB, session metadata of coding agents up to 8. Beyond it: 431.
+pub const HEADER_LIMIT: usize = 32 << 10;
+
+/// From a request's first byte to the end of its head. Beyond it: 408, and the connection is closed.
+pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An open connection without a request. Above the keep-alive of the SDKs' pools (5 s to 60 s), so that they close first.
+/// Beyond it the connection is closed.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// Silence inside a request's body. Beyond it: 408, and the connection is closed.
+pub const BODY_SILENCE: Duration = Duration::from_secs(30);
+
+/// What is reserved for a body before its bytes come: a length is a claim until then.
+pub const BODY_RESERVE: usize = 1 << 20;
+
+/// The scratch of one edge thread: an upstream read, and the reads of heads. One per thread, none per stream.
+pub const SCRATCH: usize = 64 << 10;
+
+/// Reads of an upstream start at this size,
+pub const READ_FIRST: usize = 16 << 10;
+/// never go below this one while the client is slow,
+pub const READ_LEAST: usize = 4 << 10;
+/// and double up to this one while it takes all at once.
+pub const READ_MOST: usize = SCRATCH;
+
+/// Unsent bytes that the kernel may hold for one client (`TCP_NOTSENT_LOWAT`). Autotuned send buffers
+/// would take megabytes for each slow reader.
+pub const NOT_SENT: u32 = 32 << 10;
+
+/// Bytes that a client may send ahead while its answer is being given. Beyond it nothing more is read until the answer ends.
+pub const SENT_AHEAD: usize = 64 << 10;
+
+/// Bytes of an answer that are held back before it commits, and of a partial event that is held after. Beyond it:
+/// the answer commits; the partial event passes as it comes.
+pub const HELD: usize = 64 << 10;
+
+/// A whole answer commits when this much of it came.
+pub const HELD_WHOLE: usize = 1 << 20;
+
+/// A streamed answer commits this long after a successful upstream head.
+pub const COMMIT_AFTER: Duration = Duration::from_secs(10);
+
+/// Silence towards a client after which its keep-alive is sent.
+pub const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(15);
+
+/// A client that takes no byte for this long while bytes wait for it is gone. As long as the SDKs' own time-out.
+pub const STALLED: Duration = Duration::from_mins(10);
+
+/// Body of a failed attempt that is read. The classifier looks at no more.
+pub const ERROR_BODY: usize = 64 << 10;
+
+/// Value of `x-headrace-loss`. Paths that do not fit are left out; the log has all.
+pub const LOSS_HEADER: usize = 1 << 10;
+
+/// After a stop was asked for, answers under way may go on for as long as the caller allows; new connections are refused.
+/// A connection that is to be closed is read for this long, so that the client sees the answer before the reset.
+pub const LINGER: Duration = Duration::from_millis(500);
+/// As much is read and thrown away meanwhile.
+pub const LINGER_BYTES: usize = 256 << 10;
+
+/// Connections of one edge thread. Beyond it accepting pauses until one ends.
+pub const CONNECTIONS: usize = 20_000;

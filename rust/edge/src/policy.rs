@@ -1,0 +1,276 @@
+//! What the edge asks of whoever decides, and what it is told.
+//!
+//! 1. The edge decides nothing: [`Policy::decide`] once per request, [`Policy::next`] once per failed attempt,
+//!    [`Policy::settle`] exactly once per plan. Nothing is asked per chunk.
+//! 2. A question is answered through its [`Reply`], from any thread, at any time; the edge thread goes on meanwhile.
+//! 3. Secrets stand in [`Secret`] and are never printed.
+//!
+//! No choice of a provider or a credential may be added here.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headrace_codec::error::ErrorKind;
+use headrace_codec::event::{ErrorPhase, FinishReason, ProviderError};
+use headrace_codec::loss::Loss;
+use headrace_codec::{Protocol, Text};
+
+use crate::mailbox::Reply;
+use crate::request::{ClientRequest, Recipe};
+
+/// Whoever decides. Called on edge threads: it must not block.
+pub trait Policy: Send + Sync + 'static {
+    /// A request came. The answer is a plan, a refusal or a whole answer.
+    fn decide(&self, request: Arc<ClientRequest>, reply: Reply);
+
+    /// An attempt failed before anything reached the client. The answer is another attempt or a refusal.
+    fn next(&self, failure: Failure, reply: Reply);
+
+    /// A planned request ended. Also for a plan that came after its client had left.
+    fn settle(&self, settlement: Settlement);
+
+    /// Whether new requests can be served (`/readyz`).
+    fn ready(&self) -> bool;
+}
+
+/// What a question is answered with.
+#[derive(Debug)]
+pub enum Decision {
+    Plan(Box<Plan>),
+    Attempt(Box<AttemptSpec>),
+    Refusal(Refusal),
+    Answer(Answer),
+    /// Whoever was asked lost the question: the client gets a 500.
+    Lost,
+}
+
+/// How a planned request is served.
+#[derive(Debug)]
+pub struct Plan {
+    /// The policy's own number for this request.
+    pub token: u64,
+    pub spec: AttemptSpec,
+    pub client_protocol: Protocol,
+    pub relay: Relay,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relay {
+    /// The event bytes unchanged; the codec reads along.
+    Verbatim,
+    /// Events encoded anew in the client's protocol.
+    Normalised,
+    /// The bytes unchanged, and nobody reads them: the answer is no model's (a token count).
+    Opaque,
+}
+
+/// Bytes that are never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Where an attempt's body comes from.
+#[derive(Clone)]
+pub enum BodySource {
+    Bytes(Vec<u8>),
+    Recipe(Arc<Recipe>),
+}
+
+impl fmt::Debug for BodySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodySource::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            BodySource::Recipe(recipe) => write!(f, "Recipe({})", recipe.protocol.name()),
+        }
+    }
+}
+
+/// Limits of one attempt's time. `None`: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines {
+    pub connect: Option<Duration>,
+    pub first_byte: Option<Duration>,
+    pub idle: Option<Duration>,
+    pub content: Option<Duration>,
+    pub total: Option<Duration>,
+}
+
+/// One attempt, ready to send.
+#[derive(Clone, Debug)]
+pub struct AttemptSpec {
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<(String, Secret)>,
+    pub body: BodySource,
+    pub protocol: Protocol,
+    pub deadlines: Deadlines,
+    /// The provider row's id.
+    pub provider: Option<String>,
+    pub think_tags: bool,
+    /// The usage chunk was asked for on the gateway's behalf.
+    pub usage_asked: bool,
+    /// To be waited before it begins.
+    pub delay: Duration,
+    /// Not over a pooled connection.
+    pub fresh_connection: bool,
+}
+
+/// An answer of the gateway's own, told in the client's format.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub code: String,
+    pub message: String,
+    pub status: u16,
+    pub param: Option<String>,
+    /// Unix time in seconds.
+    pub retry_at: Option<f64>,
+    /// Becomes `x-should-retry`.
+    pub should_retry: Option<bool>,
+    /// Answer with the last failure, as the codec's table has it, and not with the fields above.
+    pub tell_failure: bool,
+}
+
+/// A whole answer that the policy made itself.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub content_type: String,
+    /// Beside the content type.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// An attempt failed and nothing of it has reached the client.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub token: u64,
+    /// From 1.
+    pub attempt: u32,
+    pub error: OwnedError,
+    /// The response headers that rule R18 lets pass.
+    pub headers: Vec<(String, String)>,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    pub reused_socket: bool,
+}
+
+/// The end of a planned request.
+#[derive(Clone, Debug, Default)]
+pub struct Settlement {
+    pub token: u64,
+    pub attempts: u32,
+    /// Told to the client; 0 if nothing was.
+    pub status: u16,
+    /// Exactly one of `finish` and `error` is there.
+    pub finish: Option<FinishReason>,
+    pub error: Option<OwnedError>,
+    pub model: Option<String>,
+    pub response_id: Option<String>,
+    pub request_id: Option<String>,
+    pub headers: Vec<(String, String)>,
+    pub usage: Counts,
+    pub intents: u32,
+    pub events: u64,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    pub bytes_to_client: u64,
+    /// From the request's last byte to the decision.
+    pub decide: Duration,
+    /// From the decision to the first byte of the answer.
+    pub first_byte: Option<Duration>,
+    pub total: Duration,
+    pub losses: Vec<Loss>,
+}
+
+/// A response's totals. `None` is unknown, never 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub input_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    pub cached_input_tokens: Option<u64>,
+    pub cache_write_tokens: Option<u64>,
+    pub reasoning_tokens: Option<u64>,
+}
+
+/// A `provider.error` that outlives its frame.
+#[derive(Clone, Debug)]
+pub struct OwnedError {
+    pub kind: ErrorKind,
+    pub retryable: bool,
+    pub status: Option<u16>,
+    pub code: Option<String>,
+    pub message: Option<String>,
+    pub raw: Option<String>,
+    pub retry_after_s: Option<f64>,
+    pub request_id: Option<String>,
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub phase: ErrorPhase,
+}
+
+impl OwnedError {
+    /// A failure that the edge saw itself, without a provider's words.
+    #[must_use]
+    pub fn new(kind: ErrorKind, phase: ErrorPhase, message: &str) -> OwnedError {
+        OwnedError {
+            kind,
+            retryable: kind.retryable(),
+            status: None,
+            code: None,
+            message: Some(message.to_owned()),
+            raw: None,
+            retry_after_s: None,
+            request_id: None,
+            provider: None,
+            model: None,
+            phase,
+        }
+    }
+
+    #[must_use]
+    pub fn as_event(&self) -> ProviderError<'_> {
+        fn text(s: Option<&String>) -> Option<Text<'_>> {
+            s.map(|s| Text::from(s.as_str()))
+        }
+        ProviderError {
+            kind: self.kind,
+            retryable: self.retryable,
+            status: self.status,
+            code: text(self.code.as_ref()),
+            message: text(self.message.as_ref()),
+            raw: text(self.raw.as_ref()),
+            retry_after_s: self.retry_after_s,
+            request_id: text(self.request_id.as_ref()),
+            provider: text(self.provider.as_ref()),
+            model: text(self.model.as_ref()),
+            phase: self.phase,
+        }
+    }
+}
+
+impl From<&ProviderError<'_>> for OwnedError {
+    fn from(e: &ProviderError<'_>) -> OwnedError {
+        fn owned(t: Option<Text<'_>>) -> Option<String> {
+            t.map(|t| t.decode().into_owned())
+        }
+        OwnedError {
+            kind: e.kind,
+            retryable: e.retryable,
+            status: e.status,
+            code: owned(e.code),
+            message: owned(e.message),
+            raw: owned(e.raw),
+            retry_after_s: e.retry_after_s,
+            request_id: owned(e.request_id),
+            provider: owned(e.provider),
+            model: owned(e.model),
+            phase: e.phase,
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! One attempt, drained into the client: one task owns both sockets, and nothing stands between them.
+//!
+//! 1. A read lands in the thread's scratch, is shown to the codec and is written to the client in the same poll.
+//! 2. While the client has not taken what it was given, nothing is read: that is the demand credit.
+//! 3. Before the commit boundary nothing reaches the client, so a failure is the policy's business. After it a failure
+//!    is told in the client's own protocol, and never ends as a normal answer does.
+//! 4. When the terminal event came the answer is finished, whatever the upstream does next.
+//!
+//! No retry and no choice may be added here.
+
+use std::future::poll_fn;
+use std::mem::take;
+use std::task::{Context, Poll};
+
+use headrace_codec::event::ErrorPhase;
+use headrace_codec::pipeline::End;
+use headrace_http1::BodyKind;
+use headrace_http1::write::{ResponseStart, response};
+use headrace_kernel::{Attempt, Failure as KernelFailure, Head, Scratch};
+use tokio::time::Instant;
+
+use crate::answer::id_header;
+use crate::client::{Alarm, ClientSocket, Framing};
+use crate::limits;
+use crate::listener::Worker;
+use crate::policy::OwnedError;
+use crate::reading::{Kind, Reading};
+use crate::settle::Ledger;
+use crate::terms::Terms;
+use crate::upstream;
+
+/// How a relay ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The client has a whole answer, or one that ends with an error that it can read.
+    Told,
+    /// The connection to the client is broken off: it has less than a whole answer.
+    Broken,
+    Gone,
+    /// Nothing has reached the client.
+    Failed(Box<Failed>),
+}
+
+/// An attempt that failed before its answer committed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub error: OwnedError,
+    /// Those that rule R18 lets pass.
+    pub headers: Vec<(String, String)>,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    pub reused_socket: bool,
+    /// The upstream's own words: the content type and body of its error.
+    pub body: Option<(String, Vec<u8>)>,
+}
+
+pub(crate) struct Relay<'a> {
+    pub worker: &'a Worker,
+    pub terms: &'a Terms<'a>,
+    pub client: &'a mut ClientSocket,
+    pub alarm: &'a mut Alarm,
+    pub ledger: &'a mut Ledger,
+}
+
+/// An answer whose head has come.
+struct Answer {
+    head: Head,
+    reading: Reading,
+    /// The client gets a stream.
+    streams: bool,
+    /// What would have gone to the client, or the body of an error.
+    before: Vec<u8>,
+    committed: bool,
+    framing: Framing,
+    head_at: Instant,
+}
+
+/// Where a relay stands.
+struct Run<'a> {
+    relay: Relay<'a>,
+    /// Until its answer is there.
+    attempt: Option<Attempt>,
+    answer: Option<Answer>,
+    over: Option<Outcome>,
+    /// The client was last given bytes, or last took some.
+    wrote_at: Instant,
+    total: u64,
+    read_size: usize,
+}
+
+impl Relay<'_> {
+    pub(crate) async fn run(self, attempt: Attempt) -> Outcome {
+        let mut run = Run {
+            total: self.client.total(),
+            relay: self,
+            attempt: Some(attempt),
+            answer: None,
+            over: None,
+            wrote_at: Instant::now(),
+            read_size: limits::READ_FIRST,
+        };
+        let outcome = poll_fn(|cx| run.poll(cx)).await;
+        run.end(outcome)
+    }
+}
+
+impl Run<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        loop {
+            if self.relay.client.poll_gone(cx).is_ready() {
+                return Poll::Ready(Outcome::Gone);
+            }
+            if !self.relay.client.is_clear() {
+                match self.relay.client.poll_flush(cx) {
+                    Poll::Ready(Ok(())) => self.wrote_at = Instant::now(),
+                    Poll::Ready(Err(_)) => return Poll::Ready(Outcome::Gone),
+                    Poll::Pending => return self.stalled(cx),
+                }
+            }
+            if let Some(outcome) = self.over.take() {
+                return Poll::Ready(outcome);
+            }
+            // Given away only with an outcome.
+            let Some(attempt) = &mut self.attempt else { return Poll::Ready(Outcome::Broken) };
+            if self.answer.is_none() {
+                match attempt.poll_head(cx) {
+                    Poll::Ready(Ok(head)) => self.begin(head),
+                    Poll::Ready(Err(failure)) => self.fail_headless(&failure),
+                    Poll::Pending => return Poll::Pending,
+                }
+                continue;
+            }
+            let worker = self.relay.worker;
+            let mut scratch = worker.scratch.borrow_mut();
+            match attempt.poll_read(cx, &mut scratch, self.read_size) {
+                Poll::Ready(Ok(got)) => self.take(&mut scratch, got.end),
+                Poll::Ready(Err(failure)) => self.finish(upstream::end_of(&failure), Some(&failure)),
+                Poll::Pending => {
+                    if self.timer(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The client takes nothing at the moment.
+    fn stalled(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let total = self.relay.client.total();
+        if total != self.total {
+            self.total = total;
+            self.wrote_at = Instant::now();
+        }
+        self.relay.alarm.poll(cx, self.wrote_at + limits::STALLED).map(|()| Outcome::Gone)
+    }
+
+    fn begin(&mut self, head: Head) {
+        let terms = self.relay.terms;
+        let kind = terms.kind(&head);
+        let streams = terms.stream && matches!(kind, Kind::Frames(_) | Kind::Events(_));
+        let decoder = upstream::decoder(terms.spec, head.status, &head.headers);
+        self.answer = Some(Answer {
+            head,
+            reading: Reading::new(decoder, kind),
+            streams,
+            before: Vec::new(),
+            committed: false,
+            framing: Framing::Chunked,
+            head_at: Instant::now(),
+        });
+    }
+
+    fn fail_headless(&mut self, failure: &KernelFailure) {
+        self.over = Some(Outcome::Failed(Box::new(Failed {
+            error: upstream::error_of(self.relay.terms.spec, failure),
+            headers: Vec::new(),
+            bytes_sent: failure.bytes_sent,
+            bytes_received: failure.bytes_received,
+            reused_socket: failure.reused_socket,
+            body: None,
+        })));
+    }
+
+    /// Takes a read.
+    fn take(&mut self, scratch: &mut Scratch, end: bool) {
+        let Some(answer) = &mut self.answer else { return };
+        let bytes = scratch.compact();
+        let content = answer.reading.tally.content;
+        if matches!(answer.reading.kind, Kind::Failure) {
+            let room = limits::ERROR_BODY.saturating_sub(answer.before.len());
+            answer.before.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+        let full = bytes.len() >= self.read_size;
+        let mut encoded = self.relay.worker.encoded.borrow_mut();
+        encoded.clear();
+        let mut sent = false;
+        let mut gone = false;
+        let Answer { reading, before, committed, framing, .. } = answer;
+        let client = &mut *self.relay.client;
+        reading.feed(bytes, &mut encoded, &mut |pieces, last| {
+            if *committed {
+                sent = true;
+                gone |= client.send(*framing, pieces, last).is_err();
+            } else {
+                for piece in pieces {
+                    before.extend_from_slice(piece);
+                }
+            }
+        });
+        drop(encoded);
+        if sent {
+            self.wrote_at = Instant::now();
+            self.read_size = match (self.relay.client.is_clear(), full) {
+                (false, _) => (self.read_size / 2).max(limits::READ_LEAST),
+                (true, true) => (self.read_size * 2).min(limits::READ_MOST),
+                (true, false) => self.read_size,
+            };
+        }
+        if answer.reading.tally.content != content
+            && let Some(attempt) = &self.attempt
+        {
+            attempt.content_seen();
+        }
+        if gone {
+            self.over = Some(Outcome::Gone);
+        } else if answer.reading.is_done() {
+            self.conclude(end);
+        } else if end || matches!(answer.reading.kind, Kind::Failure) && answer.before.len() >= limits::ERROR_BODY {
+            self.finish(End::Eof, None);
+        } else if answer.wants_commit() {
+            self.commit(false);
+        }
+    }
+
+    /// The terminal event came, and all that goes to the client was emitted.
+    fn conclude(&mut self, end: bool) {
+        let Some(answer) = &self.answer else { return };
+        if answer.committed {
+            self.over = Some(Outcome::Told);
+        } else if answer.reading.tally.error.is_some() {
+            self.fail(None);
+        } else {
+            self.commit(true);
+        }
+        if let Some(attempt) = self.attempt.take() {
+            self.relay.ledger.account.bytes_sent += attempt.bytes_sent();
+            if !end {
+                attempt.release();
+            }
+        }
+    }
+
+    /// The body ended without a terminal event in it, in whatever way.
+    fn finish(&mut self, end: End, failure: Option<&KernelFailure>) {
+        let Some(answer) = &mut self.answer else { return };
+        let mut encoded = self.relay.worker.encoded.borrow_mut();
+        encoded.clear();
+        let Answer { reading, before, committed, framing, .. } = answer;
+        let client = &mut *self.relay.client;
+        let mut gone = false;
+        let mut ended = false;
+        reading.finish(end, &mut encoded, &mut |pieces, last| {
+            ended |= last;
+            if *committed {
+                gone |= client.send(*framing, pieces, last).is_err();
+            } else {
+                for piece in pieces {
+                    before.extend_from_slice(piece);
+                }
+            }
+        });
+        drop(encoded);
+        if gone {
+            self.over = Some(Outcome::Gone);
+        } else if !answer.committed {
+            if answer.reading.tally.error.is_some() {
+                self.fail(failure);
+            } else {
+                self.commit(true);
+            }
+        } else if ended {
+            self.over = Some(Outcome::Told);
+        } else {
+            self.tell_cut();
+        }
+    }
+
+    /// A verbatim relay was cut: the client is told so in its own protocol if it stands between two events.
+    fn tell_cut(&mut self) {
+        let Some(answer) = &mut self.answer else { return };
+        let told = match &answer.reading.tally.error {
+            Some(error) if answer.streams && answer.reading.at_boundary() => {
+                let told = self.relay.terms.error_events(&answer.reading.tally, error);
+                self.relay.client.send(answer.framing, &[&told], true).is_ok()
+            }
+            _ => false,
+        };
+        if told {
+            self.over = Some(Outcome::Told);
+        } else {
+            self.relay.client.abort();
+            self.over = Some(Outcome::Broken);
+        }
+    }
+
+    /// The answer failed before anything of it had reached the client.
+    fn fail(&mut self, failure: Option<&KernelFailure>) {
+        let Some(answer) = &mut self.answer else { return };
+        let Some(mut error) = answer.reading.tally.error.take() else { return };
+        if error.phase == ErrorPhase::Streaming {
+            error.phase = ErrorPhase::BeforeCommit;
+        }
+        let passed = headrace_codec::headers::filter(&answer.head.headers);
+        let headers = passed.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        let told = matches!(answer.reading.kind, Kind::Failure).then(|| take(&mut answer.before));
+        let content_type = answer.head.header("content-type").unwrap_or("application/json").to_owned();
+        let (sent, received, reused) = match (&self.attempt, failure) {
+            (_, Some(f)) => (f.bytes_sent, f.bytes_received, f.reused_socket),
+            (Some(a), None) => (a.bytes_sent(), a.bytes_received(), a.reused_socket()),
+            (None, None) => (0, 0, false),
+        };
+        self.over = Some(Outcome::Failed(Box::new(Failed {
+            error,
+            headers,
+            bytes_sent: sent,
+            bytes_received: received,
+            reused_socket: reused,
+            body: told.map(|body| (content_type, body)),
+        })));
+    }
+
+    /// From here on the client has this answer. `last`: what is held is all of it.
+    fn commit(&mut self, last: bool) {
+        let Some(answer) = &mut self.answer else { return };
+        let terms = self.relay.terms;
+        let body = match (last && !answer.streams, terms.http10) {
+            (true, _) => BodyKind::Length(answer.before.len() as u64),
+            (false, true) => BodyKind::UntilClose,
+            (false, false) => BodyKind::Chunked,
+        };
+        answer.framing = if body == BodyKind::Chunked { Framing::Chunked } else { Framing::Plain };
+        answer.committed = true;
+        let start = ResponseStart { status: answer.head.status, body, close: terms.manner.close };
+        let headers = terms.headers(&answer.head, answer.streams, &answer.reading.kind);
+        let written = self.relay.client.stage(|out| {
+            let id = (id_header(terms.request.protocol), terms.request.id.as_str());
+            let named = headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(id.0));
+            let all = headers.iter().map(|(n, v)| (n.as_ref(), v.as_bytes()));
+            response(out, start, all.chain((!named).then_some((id.0, id.1.as_bytes()))))
+        });
+        terms.request.release_body();
+        self.relay.ledger.first_byte(answer.head.status);
+        let before = take(&mut answer.before);
+        let sent = self.relay.client.send(answer.framing, &[&before], last);
+        self.wrote_at = Instant::now();
+        match (written, sent, last) {
+            (Ok(()), Ok(()), false) => {}
+            (Ok(()), Ok(()), true) => self.over = Some(Outcome::Told),
+            // Headers that pass were read by the same strict parser, so that they are written; if not, nothing is.
+            (Err(_), _, _) => {
+                self.relay.client.abort();
+                self.over = Some(Outcome::Broken);
+            }
+            (_, Err(_), _) => self.over = Some(Outcome::Gone),
+        }
+    }
+
+    /// The times at which something is due without a byte having come.
+    fn timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(answer) = &mut self.answer else { return Poll::Pending };
+        if !answer.streams {
+            return Poll::Pending;
+        }
+        if !answer.committed {
+            let due = self.relay.alarm.poll(cx, answer.head_at + limits::COMMIT_AFTER);
+            return due.map(|()| self.commit(false));
+        }
+        if !answer.reading.at_boundary() {
+            return Poll::Pending;
+        }
+        self.relay.alarm.poll(cx, self.wrote_at + limits::KEEP_ALIVE_AFTER).map(|()| {
+            let mut sign = Vec::new();
+            answer.reading.keep_alive(self.relay.terms.client_protocol, &mut sign);
+            if !sign.is_empty() && self.relay.client.send(answer.framing, &[&sign], false).is_err() {
+                self.over = Some(Outcome::Gone);
+            }
+            self.wrote_at = Instant::now();
+        })
+    }
+
+    /// Closes the books.
+    fn end(self, outcome: Outcome) -> Outcome {
+        let Run { relay, attempt, answer, .. } = self;
+        let ledger = relay.ledger;
+        let account = &mut ledger.account;
+        account.bytes_sent += attempt.map_or(0, |a| a.bytes_sent());
+        if let Some(mut answer) = answer {
+            account.bytes_received += answer.reading.bytes;
+            let passed = headrace_codec::headers::filter(&answer.head.headers);
+            account.headers = passed.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+            if !matches!(outcome, Outcome::Failed(_)) {
+                ledger.read(&mut answer.reading);
+            }
+        }
+        match &outcome {
+            Outcome::Failed(failed) => ledger.failed(failed.error.clone()),
+            Outcome::Gone => ledger.gone(),
+            Outcome::Told | Outcome::Broken => {}
+        }
+        outcome
+    }
+}
+
+impl Answer {
+    /// Whether the commit boundary is reached.
+    fn wants_commit(&self) -> bool {
+        if self.committed || matches!(self.reading.kind, Kind::Failure) {
+            return false;
+        }
+        if self.streams {
+            self.reading.tally.content > 0 || self.before.len() + self.reading.held() > limits::HELD
+        } else {
+            self.before.len() >= limits::HELD_WHOLE
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! A client's request: which of the gateway's doors it came to, whether it may enter, and what policy may see of it.
+//!
+//! 1. What is wrong with a head is said before the body is read.
+//! 2. A request's body is given away once its answer has committed: a stream of an hour holds no prompt.
+//! 3. Headers hold the client's secrets: no `Debug` prints them.
+//!
+//! No provider's path and no choice of a model may be added here.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use headrace_codec::Protocol;
+use headrace_codec::request::{Edit, Facts};
+use headrace_http1::RequestHead;
+
+/// What a path stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A model's answer, streamed or whole.
+    Generate,
+    CountTokens,
+    Models,
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// To the policy. Models have no body.
+    Policy(Operation, Protocol),
+    /// Lives for as long as the process.
+    Health,
+    Ready,
+    /// A probe of a coding agent, which takes any answer.
+    Hello,
+}
+
+/// A request that goes no further. Told in the client's format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub status: u16,
+    pub code: &'static str,
+    pub message: String,
+    pub param: Option<&'static str>,
+    /// For 405.
+    pub allow: Option<&'static str>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Problem {
+        Problem { status, code, message: message.into(), param: None, allow: None }
+    }
+}
+
+/// Who may reach a gateway without keys: a web page in the user's browser can reach loopback, too.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Only `localhost`, loopback literals and `hosts` may stand in `Host`.
+    pub loopback_only: bool,
+    pub hosts: Vec<String>,
+    /// An `Origin` that is not listed is refused. Applies with `loopback_only`.
+    pub origins: Vec<String>,
+}
+
+impl Guard {
+    fn check(&self, head: &RequestHead<'_>) -> Result<(), Problem> {
+        if !self.loopback_only {
+            return Ok(());
+        }
+        let name = host_name(head.host);
+        if !is_loopback(name) && !self.hosts.iter().any(|h| h.eq_ignore_ascii_case(name)) {
+            return Err(Problem::new(
+                403,
+                "host_not_allowed",
+                "the Host header names another machine; a gateway without keys answers to localhost only",
+            ));
+        }
+        match head.headers.first("origin") {
+            Some(origin) if !self.origins.iter().any(|o| o.as_bytes().eq_ignore_ascii_case(origin)) => {
+                Err(Problem::new(403, "origin_not_allowed", "requests of web pages (Origin) are not allowed here"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `host` without its port.
+fn host_name(host: &str) -> &str {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split_once(']').map_or(rest, |(name, _)| name);
+    }
+    host.split_once(':').map_or(host, |(name, _)| name)
+}
+
+fn is_loopback(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The format in which a client on `path` expects to be refused.
+pub(crate) fn format_of(head: &RequestHead<'_>) -> Protocol {
+    match head.path {
+        "/v1/chat/completions" => Protocol::OpenaiChat,
+        "/v1/responses" => Protocol::OpenaiResponses,
+        path if path.starts_with("/v1/messages") || head.headers.first("anthropic-version").is_some() => {
+            Protocol::AnthropicMessages
+        }
+        _ => Protocol::OpenaiChat,
+    }
+}
+
+/// Where the request goes, or why it goes nowhere.
+pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Problem> {
+    use Operation::{CountTokens, Generate, Models};
+    let (route, allow) = match head.path {
+        "/v1/chat/completions" => (Route::Policy(Generate, Protocol::OpenaiChat), POST),
+        "/v1/responses" => (Route::Policy(Generate, Protocol::OpenaiResponses), POST),
+        "/v1/messages" => (Route::Policy(Generate, Protocol::AnthropicMessages), POST),
+        "/v1/messages/count_tokens" => (Route::Policy(CountTokens, Protocol::AnthropicMessages), POST),
+        "/v1/models" => (Route::Policy(Models, format_of(head)), GET),
+        "/healthz" => (Route::Health, GET),
+        "/readyz" => (Route::Ready, GET),
+        "/api/hello" => (Route::Hello, GET),
+        _ => return Err(Problem::new(404, "unknown_path", "no such path on this gateway")),
+    };
+    guard.check(head)?;
+    if !allow.split(", ").any(|m| m == head.method) {
+        let message = format!("this path takes {allow}");
+        return Err(Problem { allow: Some(allow), ..Problem::new(405, "method_not_allowed", message) });
+    }
+    if allow == POST && !is_json(head.headers.text("content-type")) {
+        return Err(Problem::new(415, "unsupported_media_type", "the content-type must be application/json"));
+    }
+    if allow == POST && head.headers.first("content-encoding").is_some_and(|v| !v.eq_ignore_ascii_case(b"identity")) {
+        return Err(Problem::new(415, "unsupported_content_encoding", "the body must not be compressed"));
+    }
+    Ok(route)
+}
+
+fn is_json(content_type: Option<&str>) -> bool {
+    content_type
+        .and_then(|v| v.split(';').next())
+        .is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// How a provider's body is made of the client's: the same bytes with named keys edited where the
+/// protocol is the client's own, translated where it is not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    pub protocol: Protocol,
+    pub model: String,
+    /// The provider row's id, for continuations that only it may get back.
+    pub provider: Option<String>,
+    pub edits: Vec<Edit>,
+    /// What the target needs besides its protocol.
+    pub flags: Vec<String>,
+}
+
+/// What a client sent. Shared with the policy.
+pub struct ClientRequest {
+    /// Ours; told to the client.
+    pub id: String,
+    pub method: String,
+    /// Without the query.
+    pub path: String,
+    pub query: Option<String>,
+    pub operation: Operation,
+    /// The client's protocol, or for models the format it expects.
+    pub protocol: Protocol,
+    pub peer: SocketAddr,
+    /// Names in lower case.
+    pub headers: Vec<(String, Vec<u8>)>,
+    pub facts: Facts,
+    pub body_size: usize,
+    body: Mutex<Option<Arc<Vec<u8>>>>,
+}
+
+impl fmt::Debug for ClientRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClientRequest({} {} {}, {} bytes)", self.id, self.method, self.path, self.body_size)
+    }
+}
+
+impl ClientRequest {
+    pub(crate) fn new(id: String, head: &Head, peer: SocketAddr, facts: Facts, body: Vec<u8>) -> ClientRequest {
+        let Head { method, path, query, headers, operation, protocol } = head.clone();
+        ClientRequest {
+            id,
+            method,
+            path,
+            query,
+            operation,
+            protocol,
+            peer,
+            headers,
+            facts,
+            body_size: body.len(),
+            body: Mutex::new(Some(Arc::new(body))),
+        }
+    }
+
+    /// The first value of a header. `name` in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice())
+    }
+
+    /// The client's own name of its conversation, for affinity: the first session header that it sent.
+    #[must_use]
+    pub fn session(&self) -> Option<&[u8]> {
+        SESSION_HEADERS.iter().find_map(|name| self.header(name)).filter(|value| !value.is_empty())
+    }
+
+    /// The body as it came, until the answer has committed.
+    #[must_use]
+    pub fn body(&self) -> Option<Arc<Vec<u8>>> {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn release_body(&self) {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// A head that goes to the policy, kept while its body is read.
+#[derive(Clone)]
+pub(crate) struct Head {
+    pub method: String,
+    pub path: String,
+    pub query: Option<String>,
+    pub headers: Vec<(String, Vec<u8>)>,
+    pub operation: Operation,
+    pub protocol: Protocol,
+}
+
+impl Head {
+    pub(crate) fn new(head: &RequestHead<'_>, operation: Operation, protocol: Protocol) -> Head {
+        Head {
+            method: head.method.to_owned(),
+            path: head.path.to_owned(),
+            query: head.query.map(str::to_owned),
+            headers: head.headers.iter().map(|(n, v)| (n.to_ascii_lowercase(), v.to_vec())).collect(),
+            operation,
+            protocol,
+        }
+    }
+}
+
+/// In the order of trust: a coding agent's session, its thread, and what some clients send for each request of one.
+const SESSION_HEADERS: [&str; 5] =
+    ["x-claude-code-session-id", "session-id", "session_id", "thread-id", "x-session-id"];
+
+const POST: &str = "POST";
+const GET: &str = "GET, HEAD";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> RequestHead<'_> {
+        RequestHead::parse(text.as_bytes()).unwrap()
+    }
+
+    fn status(text: &str, guard: &Guard) -> u16 {
+        route(&head(text), guard).map_or_else(|p| p.status, |_| 200)
+    }
+
+    #[test]
+    fn paths_methods_and_content_types() {
+        let open = Guard::default();
+        let json = "content-type: application/json; charset=utf-8\r\n\r\n";
+        for (start, tail, expected) in [
+            ("POST /v1/messages?beta=true", json, 200),
+            ("POST /v1/messages/count_tokens", json, 200),
+            ("POST /v1/responses", json, 200),
+            ("POST /v1/chat/completions", "content-type: text/plain\r\n\r\n", 415),
+            ("POST /v1/chat/completions", "\r\n", 415),
+            ("POST /v1/chat/completions", "content-encoding: gzip\r\ncontent-type: application/json\r\n\r\n", 415),
+            ("GET /v1/chat/completions", "\r\n", 405),
+            ("POST /v1/models", json, 405),
+            ("HEAD /api/hello", "\r\n", 200),
+            ("GET /v1/models?limit=1000", "\r\n", 200),
+            ("GET /v1/nothing", "\r\n", 404),
+            ("GET /V1/models", "\r\n", 404),
+        ] {
+            assert_eq!(status(&format!("{start} HTTP/1.1\r\nhost: a\r\n{tail}"), &open), expected, "{start}");
+        }
+        let problem = route(&head("PUT /v1/responses HTTP/1.1\r\nhost: a\r\n\r\n"), &open).unwrap_err();
+        assert_eq!(problem.allow, Some("POST"));
+    }
+
+    #[test]
+    fn without_keys_only_loopback_names_and_no_foreign_page() {
+        let guard =
+            Guard { loopback_only: true, hosts: vec!["box.lan".into()], origins: vec!["http://localhost:3000".into()] };
+        for (host, expected) in [
+            ("localhost", 200),
+            ("LOCALHOST:8080", 200),
+            ("127.0.0.1:1", 200),
+            ("127.9.9.9", 200),
+            ("[::1]:8080", 200),
+            ("box.lan:80", 200),
+            ("evil.example", 403),
+            ("127.0.0.1.evil.example", 403),
+            ("localhost.evil.example:8080", 403),
+            ("192.168.0.1", 403),
+            ("[::ffff:10.0.0.1]", 403),
+        ] {
+            assert_eq!(status(&format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n"), &guard), expected, "{host}");
+        }
+        for (origin, expected) in [("http://localhost:3000", 200), ("null", 403), ("https://evil.example", 403)] {
+            let text = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\n\r\n");
+            assert_eq!(status(&text, &guard), expected, "{origin}");
+        }
+    }
+
+    #[test]
+    fn refusals_come_in_the_format_of_the_path_or_of_its_headers() {
+        assert_eq!(format_of(&head("GET /v1/responses HTTP/1.1\r\nhost: a\r\n\r\n")), Protocol::OpenaiResponses);
+        assert_eq!(format_of(&head("GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")), Protocol::OpenaiChat);
+        let text = "GET /v1/models HTTP/1.1\r\nhost: a\r\nanthropic-version: 2023-06-01\r\n\r\n";
+        assert_eq!(format_of(&head(text)), Protocol::AnthropicMessages);
+    }
+}

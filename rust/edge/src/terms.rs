@@ -1,0 +1,159 @@
+//! What holds for every attempt of one request: who asks, in which protocol, and how the answer is to look.
+//!
+//! No socket and no clock may be added here.
+
+use std::borrow::Cow;
+
+use headrace_codec::encode::{Encoder, EncoderConfig};
+use headrace_codec::loss::Loss;
+use headrace_codec::{At, Event, Protocol, headers};
+use headrace_kernel::Head;
+
+use crate::answer::Manner;
+use crate::limits;
+use crate::policy::{AttemptSpec, OwnedError, Relay};
+use crate::reading::{Kind, Tally};
+use crate::request::ClientRequest;
+
+pub(crate) struct Terms<'a> {
+    pub request: &'a ClientRequest,
+    pub spec: &'a AttemptSpec,
+    pub relay: Relay,
+    pub client_protocol: Protocol,
+    /// The client asked for a stream.
+    pub stream: bool,
+    pub http10: bool,
+    pub manner: Manner,
+    /// Unix time in seconds.
+    pub created: u64,
+    /// Of the request's translation.
+    pub losses: &'a [Loss],
+}
+
+type HeaderLine<'a> = (Cow<'a, str>, Cow<'a, str>);
+
+impl Terms<'_> {
+    /// How an answer with this head is read.
+    pub(crate) fn kind(&self, head: &Head) -> Kind {
+        if !(200..300).contains(&head.status) {
+            return Kind::Failure;
+        }
+        // An upstream that streams where no stream was asked for, or the reverse, is encoded anew: the client gets
+        // what it asked for.
+        let as_asked = head.header("content-type").is_none_or(|media| is_event_stream(media) == self.stream);
+        match self.relay {
+            Relay::Opaque => Kind::Opaque,
+            Relay::Verbatim if as_asked && self.stream => {
+                Kind::frames(self.spec.usage_asked && !self.request.facts.include_usage)
+            }
+            Relay::Verbatim if as_asked => Kind::Body,
+            Relay::Verbatim | Relay::Normalised => Kind::Events(Box::new(Encoder::new(self.encoder(self.stream)))),
+        }
+    }
+
+    fn encoder(&self, stream: bool) -> EncoderConfig {
+        // Only a Responses object repeats what was asked.
+        let repeats = self.client_protocol == Protocol::OpenaiResponses;
+        let request = repeats.then(|| self.request.body()).flatten().map(|body| body.to_vec());
+        let prefix = match self.client_protocol {
+            Protocol::OpenaiResponses => "resp_",
+            Protocol::AnthropicMessages => "msg_",
+            _ => "chatcmpl-",
+        };
+        EncoderConfig {
+            protocol: self.client_protocol,
+            stream,
+            model: self.request.facts.model.clone().unwrap_or_default(),
+            response_id: format!("{prefix}{}", self.request.id.trim_start_matches("req_")),
+            created: self.created,
+            include_usage: self.request.facts.include_usage,
+            request,
+            provider: self.spec.provider.clone(),
+            family: Some(self.spec.protocol),
+        }
+    }
+
+    /// The headers of the answer, but for its framing and the request's id.
+    pub(crate) fn headers<'h>(&self, head: &'h Head, streams: bool, kind: &Kind) -> Vec<HeaderLine<'h>> {
+        fn line<'h>(name: &'h str, value: &'h str) -> HeaderLine<'h> {
+            (Cow::Borrowed(name), Cow::Borrowed(value))
+        }
+        let own = match kind {
+            Kind::Events(_) => None,
+            _ => head.header("content-type"),
+        };
+        let default = if streams { "text/event-stream" } else { "application/json" };
+        let mut lines = vec![line("content-type", own.unwrap_or(default))];
+        if streams {
+            lines.extend([line("cache-control", "no-cache"), line("x-accel-buffering", "no")]);
+        }
+        lines.extend(headers::filter(&head.headers).into_iter().map(|(name, value)| line(name, value)));
+        let losses = loss_header(self.losses);
+        if !losses.is_empty() {
+            lines.push((Cow::Borrowed("x-headrace-loss"), Cow::Owned(losses)));
+        }
+        lines
+    }
+
+    /// The end of a stream that was cut, in the client's protocol.
+    pub(crate) fn error_events(&self, tally: &Tally, error: &OwnedError) -> Vec<u8> {
+        let mut config = self.encoder(true);
+        if let Some(id) = &tally.response_id {
+            config.response_id.clone_from(id);
+        }
+        let mut encoder = Encoder::new(config);
+        let mut out = Vec::new();
+        encoder.event(At::default(), &Event::Error(error.as_event()), &mut out);
+        encoder.finish(&mut out);
+        out
+    }
+}
+
+fn is_event_stream(content_type: &str) -> bool {
+    content_type.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// The paths of what did not pass unchanged, as many as fit.
+fn loss_header(losses: &[Loss]) -> String {
+    let mut value = String::new();
+    for loss in losses {
+        // A path of a client's own key may hold anything; a header may not.
+        let printable = loss.path.bytes().all(|b| b.is_ascii_graphic() && b != b',' && b != b';');
+        let needed = loss.path.len() + loss.action.code().len() + 3;
+        if !printable || value.len() + needed > limits::LOSS_HEADER {
+            continue;
+        }
+        if !value.is_empty() {
+            value.push_str(", ");
+        }
+        value.push_str(&loss.path);
+        value.push(';');
+        value.push_str(loss.action.code());
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use headrace_codec::loss::LossAction;
+
+    use super::*;
+
+    #[test]
+    fn losses_are_told_by_path_within_the_bound() {
+        let loss = |path: &str| Loss { path: path.into(), action: LossAction::Dropped };
+        assert_eq!(
+            loss_header(&[loss("seed"), loss("a\r\nb"), loss("tools[0].strict")]),
+            "seed;dropped, tools[0].strict;dropped"
+        );
+        let many: Vec<Loss> = (0..500).map(|i| loss(&format!("metadata.k{i}"))).collect();
+        let value = loss_header(&many);
+        assert!(value.len() <= limits::LOSS_HEADER && value.len() > limits::LOSS_HEADER - 40, "{}", value.len());
+    }
+
+    #[test]
+    fn event_streams_are_told_by_their_media_type() {
+        assert!(is_event_stream("Text/Event-Stream; charset=utf-8"));
+        assert!(!is_event_stream("application/json"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Verbatim and normalised relays, whole answers, connections used again.
+
+mod support;
+
+use headrace_codec::Protocol;
+use headrace_codec::event::FinishReason;
+use headrace_scripted::{Reply, Script, Upstream};
+use support::*;
+
+fn stream(pieces: &[&str]) -> Reply {
+    pieces.iter().fold(Reply::stream(), |reply, piece| reply.data(piece.as_bytes().to_vec())).end()
+}
+
+fn upstream(reply: Reply) -> Upstream {
+    Upstream::start(Script::always(reply)).unwrap()
+}
+
+#[test]
+fn a_verbatim_stream_has_the_upstreams_bytes_and_is_settled_once() {
+    let body = [&chunk("Hel"), &chunk("lo"), FINISH, USAGE, DONE].concat();
+    // Cut at every seventh byte, so that events are torn in every way.
+    let pieces: Vec<&str> = body.as_bytes().chunks(7).map(|c| std::str::from_utf8(c).unwrap()).collect();
+    let up = upstream(stream(&pieces));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| verbatim(&url, request));
+    let edge = start(&policy);
+    let answer = Client::to(edge.address()).send(chat(true)).answer();
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
+    assert_eq!(answer.text(), body);
+    assert!(answer.whole && answer.keep_alive);
+    assert!(answer.header("x-request-id").is_some_and(|id| id.starts_with("req_")));
+    let settled = policy.settled(0);
+    assert_eq!((settled.token, settled.attempts, settled.status), (7, 1, 200));
+    assert_eq!(settled.finish, Some(FinishReason::Stop));
+    assert!(settled.error.is_none());
+    assert_eq!((settled.usage.input_tokens, settled.usage.output_tokens), (Some(3), Some(5)));
+    assert_eq!(settled.model.as_deref(), Some("m"));
+    assert_eq!(settled.bytes_received, body.len() as u64);
+    assert!(settled.first_byte.is_some());
+    assert_eq!(policy.look(|n| (n.decides, n.failures.len(), n.settlements.len())), (1, 0, 1));
+}
+
+#[test]
+fn the_usage_chunk_that_the_gateway_asked_for_is_taken_out() {
+    let body = [&chunk("x"), FINISH, USAGE, DONE].concat();
+    let up = upstream(stream(&[&body]));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| {
+        let mut plan = verbatim(&url, request);
+        plan.spec.usage_asked = true;
+        plan
+    });
+    let edge = start(&policy);
+    let answer = Client::to(edge.address()).send(chat(true)).answer();
+    assert_eq!(answer.text(), [&chunk("x"), FINISH, DONE].concat());
+    assert_eq!(policy.settled(0).usage.output_tokens, Some(5));
+    // A client that asked for it keeps it.
+    let asked = r#"{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[]}"#;
+    let answer = Client::to(edge.address()).send(post(CHAT, asked)).answer();
+    assert_eq!(answer.text(), body);
+}
+
+#[test]
+fn connections_are_used_again_on_both_sides() {
+    let up = upstream(stream(&[&chunk("x"), FINISH, DONE]));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| verbatim(&url, request));
+    let edge = start(&policy);
+    let mut client = Client::to(edge.address());
+    for _ in 0..5 {
+        assert_eq!(client.send(chat(true)).answer().text(), [&chunk("x"), FINISH, DONE].concat());
+    }
+    assert_eq!(up.look(|f| (f.connections.len(), f.request_count)), (1, 5));
+}
+
+#[test]
+fn requests_that_were_sent_ahead_are_answered_in_order() {
+    let up = upstream(stream(&[&chunk("x"), FINISH, DONE]));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| verbatim(&url, request));
+    let edge = start(&policy);
+    let mut client = Client::to(edge.address());
+    let health = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec();
+    client.send([chat(true), health, chat(true)].concat());
+    assert_eq!(client.answer().header("content-type"), Some("text/event-stream"));
+    assert_eq!(client.answer_to("GET").text(), "{\"status\":\"ok\"}");
+    assert_eq!(client.answer().header("content-type"), Some("text/event-stream"));
+}
+
+#[test]
+fn a_whole_answer_passes_with_its_length() {
+    let body = r#"{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}"#;
+    let up = upstream(Reply::json(200, body).header("x-request-id", "up-1").header("set-cookie", "a=b").end());
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| verbatim(&url, request));
+    let edge = start(&policy);
+    let answer = Client::to(edge.address()).send(chat(false)).answer();
+    assert_eq!((answer.status, answer.text()), (200, body));
+    assert_eq!(answer.header("content-length"), Some(body.len().to_string().as_str()));
+    assert_eq!(answer.header("x-request-id"), Some("up-1"));
+    assert_eq!(answer.header("set-cookie"), None);
+    let settled = policy.settled(0);
+    assert_eq!((settled.finish, settled.usage.input_tokens), (Some(FinishReason::Stop), Some(2)));
+}
+
+#[test]
+fn the_body_goes_upstream_as_it_came_but_for_the_model() {
+    let up = upstream(stream(&[&chunk("x"), FINISH, DONE]));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| {
+        let mut plan = verbatim(&url, request);
+        if let headrace_edge::policy::BodySource::Recipe(recipe) = &mut plan.spec.body {
+            std::sync::Arc::get_mut(recipe).unwrap().model = "upstream-model".into();
+        }
+        plan
+    });
+    let edge = start(&policy);
+    let body = "{ \"messages\": [ {\"role\":\"user\",\"content\":\"\\u00e9\"} ], \"odd\" : 1.50,  \"stream\":true, \"model\": \"m\" }";
+    Client::to(edge.address()).send(post(CHAT, body)).answer();
+    let seen = up.look(|f| f.requests[0].clone());
+    assert_eq!(String::from_utf8(seen.body).unwrap(), body.replace("\"m\" }", "\"upstream-model\" }"));
+}
+
+#[test]
+fn another_protocol_is_encoded_anew_in_the_clients() {
+    let up = upstream(stream(&[&chunk("Hel"), &chunk("lo"), FINISH, USAGE, DONE]));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| normalised(&url, request, Protocol::OpenaiChat));
+    let edge = start(&policy);
+    let ask = r#"{"model":"asked","max_tokens":5,"stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    let answer = Client::to(edge.address()).send(post("/v1/messages?beta=true", ask)).answer();
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
+    let names: Vec<&str> = answer.text().lines().filter_map(|l| l.strip_prefix("event: ")).collect();
+    assert_eq!(names.first(), Some(&"message_start"));
+    assert_eq!(&names[names.len() - 2..], ["message_delta", "message_stop"]);
+    assert!(answer.text().contains("\"model\":\"asked\"") && answer.text().contains("Hel"), "{}", answer.text());
+    assert!(answer.header("request-id").is_some());
+    assert_eq!(policy.settled(0).usage.output_tokens, Some(5));
+
+    let whole = ask.replace("true", "false");
+    let answer = Client::to(edge.address()).send(post("/v1/messages", &whole)).answer();
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    assert!(
+        answer.text().contains("Hello") && answer.text().contains("\"stop_reason\":\"end_turn\""),
+        "{}",
+        answer.text()
+    );
+}
+
+#[test]
+fn a_whole_answer_where_a_stream_was_asked_for_becomes_a_stream() {
+    let body = r#"{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi there"},"finish_reason":"stop"}]}"#;
+    let up = upstream(Reply::json(200, body).end());
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| verbatim(&url, request));
+    let edge = start(&policy);
+    let answer = Client::to(edge.address()).send(chat(true)).answer();
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    assert!(answer.text().contains("hi there") && answer.text().ends_with("data: [DONE]\n\n"), "{}", answer.text());
+}
+
+#[test]
+fn an_http_1_0_client_reads_until_the_close() {
+    let up = upstream(stream(&[&chunk("x"), FINISH, DONE]));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| verbatim(&url, request));
+    let edge = start(&policy);
+    let request = String::from_utf8(chat(true)).unwrap().replace("HTTP/1.1", "HTTP/1.0");
+    let answer = Client::to(edge.address()).send(request).answer();
+    assert_eq!((answer.header("transfer-encoding"), answer.keep_alive), (None, false));
+    assert_eq!(answer.text(), [&chunk("x"), FINISH, DONE].concat());
+}
