@@ -339,9 +339,8 @@ def _lists(names: Names, rows: Mapping[str, _Row]) -> Mapping[str, bytes]:
         known.update((f"{row.id}/{model}", row.id) for model in row.definition.models)
     # When a model was made is not known here; the epoch is how Anthropic's own list says so.
     openai = [{"id": name, "object": "model", "created": 0, "owned_by": owner} for name, owner in known.items()]
-    anthropic = [
-        {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"} for name in known
-    ]
+    told = {"type": "model", "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
+    anthropic = [{**told, "id": name, "display_name": name} for name in known]
     ids = list(known)
     return {
         "openai": orjson.dumps({"object": "list", "data": openai}),

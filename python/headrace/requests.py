@@ -309,8 +309,8 @@ class Failure:
     token: int
     attempt: int
     """From 1."""
-    error: Any
-    """A `ProviderErrorEvent`."""
+    error: Any = field(repr=False)
+    """A `ProviderErrorEvent`. Vendors write key fragments into messages, so it is not shown."""
     headers: tuple[tuple[str, str], ...] = ()
     """The response headers that rule R18 lets pass."""
     bytes_sent: int = 0
@@ -328,7 +328,7 @@ class Settlement:
     """Told to the client; 0 if nothing was."""
     finish: str | None = None
     """A finish reason, or None where `error` says why there is none."""
-    error: Any = None
+    error: Any = field(default=None, repr=False)
     """A `ProviderErrorEvent`; a client that left is one of kind `aborted`."""
     model: str | None = None
     response_id: str | None = None

@@ -1,0 +1,143 @@
+"""Planted secrets: in every field that may hold one, and in none of what is shown, said or raised."""
+
+import copy
+import json
+import logging
+import pickle
+import traceback
+
+import pytest
+from support.control import FakeError, FakeRequest, configured, failure, gateway
+
+from headrace.config import ConfigurationError
+from headrace.credentials import Credential
+from headrace.plugins import bearer
+from headrace.providers.anthropic import authorize
+from headrace.requests import AttemptSpec, PreparedRequest, Secret, Settlement
+
+CANARY = "canary-7f3a9"
+
+TEXT = """
+[[providers]]
+id = "acme"
+kind = "openai_compatible"
+base_url = "https://acme.example/v1"
+[[providers.credentials]]
+id = "one"
+secret = "env:UP_1"
+[[providers.credentials]]
+id = "two"
+secret = "file:two.key"
+[[keys]]
+id = "team"
+secret = "env:DOWN_1"
+[models]
+m = "acme/m"
+"""
+
+
+@pytest.fixture
+def parts(tmp_path):
+    (tmp_path / "two.key").write_text(f"{CANARY}-file\n")
+    environ = {"UP_1": f"{CANARY}-up", "DOWN_1": f"{CANARY}-down"}
+    return TEXT.replace("two.key", str(tmp_path / "two.key")), environ
+
+
+def test_a_secret_shows_itself_nowhere():
+    secret = Secret(CANARY)
+    shown = [repr(secret), str(secret), f"{secret}", f"{secret!r}", f"{secret}", repr([secret]), repr({"a": secret})]
+    shown += [repr(Credential("c", secret)), json.dumps({"s": secret}, default=str)]
+    assert not any(CANARY in one for one in shown)
+    assert secret.reveal() == CANARY
+    for cast in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="not pickled"):
+            cast(secret)
+    with pytest.raises(TypeError):
+        vars(secret)
+
+
+def test_a_configuration_shows_none(parts):
+    config = configured(*parts)
+    assert config.providers[0].credentials[1].secret.reveal() == f"{CANARY}-file"
+    assert CANARY not in repr(config)
+
+
+def test_a_whole_request_shows_none(parts, caplog):
+    text, environ = parts
+    with caplog.at_level(logging.DEBUG):
+        of = gateway(text, environ)
+        request = FakeRequest(model="m", sent={"authorization": f"Bearer {CANARY}-down"})
+        plan = of.decide(request)
+        assert dict(plan.spec.headers)["authorization"] == f"Bearer {CANARY}-up"
+        step = of.next(failure("auth", token=plan.token, status=401, message=f"bad key {CANARY}-up"))
+        assert dict(step.headers)["authorization"] == f"Bearer {CANARY}-file"
+        end = of.next(failure("rate_limit", token=plan.token, attempt=2, status=429, message=CANARY))
+        settlement = Settlement(token=plan.token, attempts=2, status=429, error=FakeError("rate_limit", 429, CANARY))
+        told = failure("auth", message=CANARY)
+        of.settle(settlement)
+        wrong = of.decide(FakeRequest(model="m", sent={"x-api-key": f"{CANARY}-guess"}))
+        refused = of.decide(request)
+    seen = [
+        repr(plan),
+        repr(step),
+        repr(end),
+        end.message,
+        repr(wrong),
+        repr(refused),
+        repr(settlement),
+        repr(told),
+        caplog.text,
+    ]
+    assert "rate_limit" in caplog.text
+    for one in seen:
+        assert CANARY not in one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[server]\nhost = "{CANARY}"\n',
+        f'[server]\nport = "{CANARY}"\n',
+        f'[server]\norigins = ["{CANARY}"]\n',
+        f'[[keys]]\nid = "k"\nsecret = "{CANARY}"\n',
+        f'[[keys]]\nid = "k"\nsecret = "env:{CANARY}"\n',
+        f'[[keys]]\nid = "k"\nsecret = "file:/nowhere/{CANARY}"\n',
+        f'[[keys]]\nid = "k"\nsecret = ["{CANARY}"]\n',
+        f'[[keys]]\nid = "k"\nsecret = "{CANARY}\n',
+        f'[[providers]]\nid = "{CANARY} x"\nkind = "demo"\n',
+        f'[[providers]]\nid = "a"\nkind = "openai_compatible"\nbase_url = "https://u:{CANARY}@x.example"\n',
+        f'[[providers]]\nid = "a"\nkind = "openai_compatible"\nbase_url = "https://x.example/?key={CANARY}"\n',
+        f'[[providers]]\nid = "a"\nkind = "openai_compatible"\nbase_url = "https://x.example:{CANARY}"\n',
+        f'[[providers]]\nid = "a"\nkind = "openai"\nprotocol = "{CANARY}"\n',
+        f'[[providers]]\nid = "a"\nkind = "openai"\nsettings = {{ project = ["{CANARY}"] }}\n',
+        (
+            '[[providers]]\nid = "a"\nkind = "openai_compatible"\nbase_url = "https://x.example"\n'
+            f'settings = {{ headers = {{ Authorization = "{CANARY}" }} }}\n'
+        ),
+        (
+            '[[providers]]\nid = "a"\nkind = "openai_compatible"\nbase_url = "https://x.example"\n'
+            f'settings = {{ dialect = ["{CANARY}"] }}\n'
+        ),
+        f'[store]\nurl = "mysql://root:{CANARY}@x"\n',
+        f'[profiles]\nprimary = "{CANARY}"\n',
+        f'[models]\nx = "{CANARY}"\n',
+    ],
+)
+def test_a_refused_configuration_shows_no_value(text):
+    with pytest.raises(ConfigurationError) as caught:
+        configured(text, {})
+    assert CANARY not in str(caught.value)
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("kind", [PreparedRequest, AttemptSpec])
+def test_a_request_on_its_way_shows_no_header_and_no_query(kind):
+    made = kind(
+        method="POST",
+        url=f"https://me:{CANARY}@x.example/v1?key={CANARY}#{CANARY}",
+        headers=(*bearer(Secret(CANARY)), *authorize(Secret(CANARY))),
+        body=CANARY.encode(),
+        protocol="openai_chat",
+    )
+    assert CANARY not in repr(made)
+    assert "https://x.example/v1" in repr(made)
