@@ -15,7 +15,7 @@ mod script;
 mod serve;
 
 pub use facts::{ConnectionFacts, Facts, Seen};
-pub use script::{Framing, Play, Reply, Script};
+pub use script::{Framing, Play, Reply, ReplyBuilder, Script};
 
 use std::io;
 use std::net::SocketAddr;

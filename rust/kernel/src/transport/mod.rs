@@ -7,10 +7,12 @@ pub(crate) mod pool;
 pub mod tls;
 
 use std::future::Future;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -32,6 +34,39 @@ impl Io {
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, &mut buf),
         };
         polled.map_ok(|()| buf.filled().len())
+    }
+
+    /// Read what is there now, past the reactor: it may not have turned since the bytes came. Under TLS the
+    /// reactor's word stands.
+    pub(crate) fn read_now(&mut self, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(tcp) => match (&*SockRef::from(&*tcp)).read(buf) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+                read => Poll::Ready(read),
+            },
+            Self::Tls(tls) => {
+                let mut buf = ReadBuf::new(buf);
+                let polled = Pin::new(tls).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf);
+                polled.map_ok(|()| buf.filled().len())
+            }
+        }
+    }
+
+    /// Whether an idle connection is open and silent, by the operating system's word.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        let tcp = match self {
+            Self::Plain(tcp) => &*tcp,
+            Self::Tls(_) => {
+                // Something that only TLS itself has to hear may be waiting: a new session ticket.
+                if self.read_now(&mut [0; 1]).is_ready() {
+                    return false;
+                }
+                let Self::Tls(tls) = self else { return false };
+                tls.get_ref().0
+            }
+        };
+        let peeked = SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
     }
 
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {

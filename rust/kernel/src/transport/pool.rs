@@ -5,7 +5,7 @@
 //! 3. A connection whose answer is complete but whose body has not ended yet drains for two ticks.
 
 use std::collections::HashMap;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use headrace_http1::BodyDecoder;
 
@@ -103,14 +103,13 @@ enum State {
 impl Kept {
     fn check(&mut self, now: u64, age: u64) -> State {
         let mut buf = [0; 512];
-        let mut cx = Context::from_waker(Waker::noop());
         while let Some((body, drained)) = &mut self.draining {
             if body.is_done() {
                 self.draining = None;
                 self.since = now;
                 break;
             }
-            let Poll::Ready(read) = self.io.poll_read(&mut cx, &mut buf) else {
+            let Poll::Ready(read) = self.io.read_now(&mut buf) else {
                 return if now.saturating_sub(self.since) > limits::DRAIN_TICKS {
                     State::Dead
                 } else {
@@ -128,9 +127,6 @@ impl Kept {
             return State::Dead;
         }
         // An idle peer has nothing to say: bytes are an answer that nobody asked for, an end is an end.
-        match self.io.poll_read(&mut cx, &mut buf[..1]) {
-            Poll::Pending => State::Idle,
-            Poll::Ready(_) => State::Dead,
-        }
+        if self.io.is_silent() { State::Idle } else { State::Dead }
     }
 }
