@@ -9,9 +9,9 @@
 //!
 //!    | client | slot |
 //!    |---|---|
-//!    | Messages | `signature` of the `thinking` block it belongs to; what belongs to no thinking block, and every further one of a block, is `data` of a `redacted_thinking` block of its own |
+//!    | Messages | `signature` of the `thinking` block it belongs to (empty text where a signature came without any); everything else is `data` of a `redacted_thinking` block of its own |
 //!    | Responses | `encrypted_content` of the `reasoning` item it belongs to, else of a `reasoning` item of its own |
-//!    | Chat | an entry of `reasoning_details` with an integer `index`: `{"type":"reasoning.text","text":TEXT,"signature":WRAPPED}` for a signature, with the text that it signs, else `{"type":"reasoning.encrypted","data":WRAPPED}` |
+//!    | Chat | an entry of `reasoning_details` with an integer `index`: `{"type":"reasoning.text","text":TEXT,"signature":WRAPPED}` for a signature of a wire that is known to sign, with the text that it signs (streamed in fragments of one index, as the vendors do that sign), else `{"type":"reasoning.encrypted","data":WRAPPED}`, with the call's `id` where it belongs to a call |
 //!
 //! 3. What belongs to a call stands directly before that call where the slot has an order, and says so by its form
 //!    (`thought_signature`).

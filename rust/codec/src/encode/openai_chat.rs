@@ -31,8 +31,10 @@ pub(super) struct Chat {
     refused: bool,
     calls: Calls,
     opened: usize,
-    /// Text that a signature may sign; kept only for wires that have signatures.
-    reasoning: Option<Vec<u8>>,
+    /// The wire has signatures: reasoning text also goes into the entry that is to be signed.
+    signs: bool,
+    /// The block whose text the newest entry of `reasoning_details` holds.
+    signing: Option<u32>,
     details: u64,
     waiting: Waiting,
     annotations: u64,
@@ -77,7 +79,7 @@ impl Chat {
         put(&mut head, "data: ");
         put_head(&mut head, shared, "chat.completion.chunk");
         put(&mut head, ",\"choices\":[{\"index\":0,\"delta\":{");
-        let signatures = shared.family.is_none_or(|family| {
+        let signs = shared.family.is_some_and(|family| {
             matches!(family, Protocol::AnthropicMessages | Protocol::BedrockConverse | Protocol::BedrockInvoke)
         });
         Chat {
@@ -91,7 +93,8 @@ impl Chat {
             refused: false,
             calls: Calls::new(shared),
             opened: 0,
-            reasoning: signatures.then(Vec::new),
+            signs,
+            signing: None,
             details: 0,
             waiting: Waiting::default(),
             annotations: 0,
@@ -121,12 +124,8 @@ impl Chat {
                 self.refused = true;
                 self.text(shared, Field::Refusal, *text, out);
             }
-            Event::ReasoningDelta { text, .. } => {
-                if let Some(kept) = &mut self.reasoning {
-                    text.push_json(kept);
-                }
-                self.text(shared, Field::Reasoning, *text, out);
-            }
+            Event::ReasoningDelta { text, index, .. } if self.signs => self.signed_text(shared, *index, *text, out),
+            Event::ReasoningDelta { text, .. } => self.text(shared, Field::Reasoning, *text, out),
             Event::Continuation { family, form, data, to, index } => {
                 let (family, form, data, to, index) = (*family, *form, *data, *to, *index);
                 self.continuation(shared, &Continued { family, form, data, to, index }, out);
@@ -215,10 +214,55 @@ impl Chat {
         }
     }
 
+    /// Reasoning that a signature may follow goes out twice in one delta, as the vendors do that sign: where all
+    /// clients look for it, and in the entry that the signature will complete.
+    fn signed_text(&mut self, shared: &Shared, block: u32, text: Text<'_>, out: &mut Vec<u8>) {
+        self.role(shared, out);
+        if text.is_empty() {
+            return;
+        }
+        let begins = self.signing != Some(block);
+        if begins {
+            self.end_entry();
+            self.signing = Some(block);
+            self.details += 1;
+        }
+        let index = self.details - 1;
+        if shared.stream {
+            self.chunk(shared, out, |out| {
+                put(out, "\"reasoning_content\":\"");
+                text.push_json(out);
+                put_count(out, "\",\"reasoning_details\":[{\"index\":", index);
+                put(out, ",\"type\":\"reasoning.text\",\"text\":\"");
+                text.push_json(out);
+                put(out, "\"}]");
+            });
+        } else {
+            text.push_json(self.body.reasoning.get_or_insert_default());
+            let details = &mut self.body.details;
+            if begins {
+                list_comma(details);
+                put_count(details, "{\"index\":", index);
+                put(details, ",\"type\":\"reasoning.text\",\"text\":\"");
+            }
+            text.push_json(details);
+        }
+    }
+
+    /// Ends the entry that waits for its signature, without one.
+    fn end_entry(&mut self) {
+        if self.signing.take().is_some() && !self.body.details.is_empty() {
+            put(&mut self.body.details, "\"}");
+        }
+    }
+
     /// Opaque state goes into `reasoning_details`, the slot that compatible vendors and their clients have for it.
     fn continuation(&mut self, shared: &Shared, continuation: &Continued<'_>, out: &mut Vec<u8>) {
         let Continued { family, form, data, to, index } = *continuation;
-        let signed = self.reasoning.as_mut().map(std::mem::take).unwrap_or_default();
+        if self.signing == Some(index) && to == AttachTo::Reasoning && form == ContinuationForm::Signature {
+            return self.sign(shared, &shared.slot(family, form, data), out);
+        }
+        self.end_entry();
         if family == Protocol::OpenaiChat {
             let entries = native_entries(data);
             if !entries.is_empty() {
@@ -228,7 +272,7 @@ impl Chat {
                 return;
             }
         }
-        let mut members = Vec::with_capacity(96 + signed.len());
+        let mut members = Vec::with_capacity(96);
         if to == AttachTo::Call {
             let (stem, slot) = (&shared.stem, self.opened);
             if let Some(id) = self.calls.id(index, || minted(stem, slot)) {
@@ -236,14 +280,25 @@ impl Chat {
                 members.push(b',');
             }
         }
-        if form == ContinuationForm::Signature {
-            put(&mut members, "\"type\":\"reasoning.text\",\"text\":\"");
-            members.extend_from_slice(&signed);
-            put_str(&mut members, "\",\"signature\":", &shared.slot(family, form, data));
-        } else {
-            put_str(&mut members, "\"type\":\"reasoning.encrypted\",\"data\":", &shared.slot(family, form, data));
-        }
+        let data = shared.slot(family, form, data);
+        put_str(&mut members, "\"type\":\"reasoning.encrypted\",\"data\":", &data);
         self.detail(shared, &members, out);
+    }
+
+    /// Completes the entry whose text went out.
+    fn sign(&mut self, shared: &Shared, signature: &str, out: &mut Vec<u8>) {
+        self.signing = None;
+        let index = self.details - 1;
+        if shared.stream {
+            self.chunk(shared, out, |out| {
+                put_count(out, "\"reasoning_details\":[{\"index\":", index);
+                put_str(out, ",\"type\":\"reasoning.text\",\"signature\":", signature);
+                put(out, "}]");
+            });
+        } else {
+            put_str(&mut self.body.details, "\",\"signature\":", signature);
+            self.body.details.push(b'}');
+        }
     }
 
     fn detail(&mut self, shared: &Shared, members: &[u8], out: &mut Vec<u8>) {
@@ -369,6 +424,7 @@ impl Chat {
 
     fn finished(&mut self, shared: &mut Shared, reason: FinishReason, out: &mut Vec<u8>) {
         self.role(shared, out);
+        self.end_entry();
         let notes = self.waiting.all();
         self.note(shared, &notes, out);
         if self.calls.untold() {

@@ -19,7 +19,7 @@ use super::shared::{
 };
 use super::{Continued, Outcome};
 use crate::error::ErrorKind;
-use crate::event::{AttachTo, CallKind, Event, FinishReason, HostedPhase, ReasoningKind};
+use crate::event::{AttachTo, CallKind, Event, FinishReason, HostedPhase, Protocol, ReasoningKind};
 use crate::json::{Scanner, Value};
 use crate::text::{Literal, Text};
 
@@ -208,9 +208,12 @@ impl Responses {
         if text.is_empty() {
             return;
         }
-        self.begin_reasoning(shared, block, out);
+        if !matches!(self.open, Open::Reasoning(_)) {
+            self.begin_reasoning(shared, block, out);
+        }
         let other_part = match &self.open {
-            Open::Reasoning(item) => item.part.as_ref().is_none_or(|(open, _)| *open != kind),
+            // Blocks that follow one another are parts of one item: no continuation came between them.
+            Open::Reasoning(item) => item.block != block || item.part.as_ref().is_none_or(|(open, _)| *open != kind),
             _ => return,
         };
         if other_part {
@@ -218,6 +221,7 @@ impl Responses {
             self.begin_reasoning_part(shared, kind, out);
         }
         let Open::Reasoning(item) = &mut self.open else { return };
+        item.block = block;
         let place = Some((part_key(kind), item.part_index(kind)));
         if let Some((_, kept)) = &mut item.part {
             text.push_json(kept);
@@ -291,12 +295,14 @@ impl Responses {
     fn continuation(&mut self, shared: &mut Shared, continuation: &Continued<'_>, out: &mut Vec<u8>) {
         let Continued { family, form, data, to, index } = *continuation;
         let slot = shared.slot(family, form, data).into_owned();
-        if shared.native() && is_item(slot.as_bytes()) {
-            // A whole item of the vendor's own: a compaction.
+        if family == Protocol::OpenaiResponses && to == AttachTo::Response {
             self.close(shared, out);
-            let mut json = Vec::with_capacity(slot.len());
-            put_raw(&mut json, slot.as_bytes());
-            return self.whole_item(shared, json, out);
+            let (at, id) = self.place(shared, "cmp");
+            let mut json = Vec::with_capacity(slot.len() + 64);
+            put_str(&mut json, "{\"id\":", &id);
+            put_str(&mut json, ",\"type\":\"compaction\",\"encrypted_content\":", &slot);
+            json.push(b'}');
+            return self.put_item(shared, at, json, out);
         }
         if to == AttachTo::Reasoning {
             self.begin_reasoning(shared, index, out);
@@ -360,6 +366,8 @@ impl Responses {
     fn media(&mut self, shared: &mut Shared, mime: Text<'_>, data: Option<Text<'_>>, partial: bool, out: &mut Vec<u8>) {
         let mime = mime.decode();
         match data {
+            // The vendor's own image stands in its item, which has come.
+            Some(_) if shared.native() && !partial && mime.starts_with("image/") => {}
             Some(data) if !partial && mime.starts_with("image/") => {
                 self.close(shared, out);
                 let (at, id) = self.place(shared, "ig");

@@ -5,4 +5,5 @@ mod errors;
 mod messages;
 mod properties;
 mod responses;
+mod roundtrip;
 mod support;

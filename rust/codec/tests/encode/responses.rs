@@ -331,14 +331,19 @@ fn summaries_are_parts_and_native_state_is_not_wrapped() {
     let config = EncoderConfig { family: Some(Protocol::OpenaiResponses), ..responses() };
     let input = [
         summary(0, "sum"),
-        thought(0, "raw"),
-        kept(Protocol::OpenaiResponses, ContinuationForm::Encrypted, "gAAA", AttachTo::Reasoning, 0),
+        summary(1, "two"),
+        thought(2, "raw"),
+        kept(Protocol::OpenaiResponses, ContinuationForm::Encrypted, "gAAA", AttachTo::Reasoning, 2),
+        kept(Protocol::OpenaiResponses, ContinuationForm::Encrypted, "gCMP", AttachTo::Response, 0),
         finished(FinishReason::Stop),
     ];
     let events = events_of(config, &input);
-    let item = json!({"id": "rs_a1_0", "type": "reasoning", "summary": [{"type": "summary_text", "text": "sum"}],
+    let item = json!({"id": "rs_a1_0", "type": "reasoning", "summary": [{"type": "summary_text", "text": "sum"}, {"type": "summary_text", "text": "two"}],
         "content": [{"type": "reasoning_text", "text": "raw"}], "encrypted_content": "gAAA"});
-    assert_eq!(events.last().unwrap()["response"]["output"], json!([item]));
+    assert_eq!(
+        events.last().unwrap()["response"]["output"],
+        json!([item, {"id": "cmp_a1_1", "type": "compaction", "encrypted_content": "gCMP"}])
+    );
     assert!(kinds(&events).contains(&"reasoning_summary_part.done"));
 }
 
@@ -389,7 +394,9 @@ fn hosted_tools_and_images_are_items() {
     let native = EncoderConfig { family: Some(Protocol::OpenaiResponses), ..responses() };
     let output = body(native.clone(), &input)["output"].clone();
     assert_eq!(output[0], serde_json::from_str::<Value>(raw).unwrap());
-    assert_eq!((&output[1]["type"], &output[1]["result"]), (&json!("image_generation_call"), &json!("QQ==")));
+    assert_eq!(output[1]["type"], "message", "a native image stands in its own item");
+    let output = body(responses(), &input)["output"].clone();
+    assert_eq!((&output[0]["type"], &output[0]["result"]), (&json!("image_generation_call"), &json!("QQ==")));
     events_of(native, &input);
     assert_eq!(lost(responses(), &input), ["dropped response.hosted_tools"]);
 }

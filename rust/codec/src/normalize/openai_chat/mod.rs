@@ -39,6 +39,8 @@ pub struct OpenaiChat {
     finish: Option<String>,
     /// Any content came.
     spoke: bool,
+    /// Reasoning came in a field of its own: what `reasoning_details` has of it, in the same chunk or after, is the same.
+    reasoned: bool,
     calls: Known,
     /// How many entries of the lists that grow from chunk to chunk have been given out.
     citations: usize,
@@ -115,11 +117,11 @@ impl OpenaiChat {
 
     fn delta(&mut self, delta: &Delta<'_>, whole: bool, out: &mut Out<'_>) -> Scan<()> {
         if let Some((_, text)) = delta.reasoning {
-            self.spoke = true;
+            (self.spoke, self.reasoned) = (true, true);
             out.reasoning(REASONING, reasoning_kind(delta)?, Text::Literal(text));
         }
         for (_, raw) in delta.extras.iter().filter(|(extra, _)| *extra == Extra::Details) {
-            let read_already = delta.reasoning.is_some();
+            let read_already = self.reasoned;
             self.details.take(raw, |text, kind| {
                 if !read_already {
                     out.reasoning(REASONING, kind, text);
