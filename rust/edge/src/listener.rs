@@ -9,9 +9,10 @@
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::mem::take;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -29,12 +30,12 @@ use crate::limits;
 use crate::mailbox::Desk;
 use crate::policy::Policy;
 
-/// A running listener. Dropping it without [`Edge::stop`] leaves it running for as long as the process.
+/// A running listener. Dropping it stops it, without grace.
 #[derive(Debug)]
 pub struct Edge {
     address: SocketAddr,
     stop: watch::Sender<Option<Instant>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Edge {
@@ -58,10 +59,11 @@ impl Edge {
             handles.push(thread.spawn(move || run(listener, config, kernel, policy, stopped, &started))?);
         }
         drop(started);
-        let edge = Edge { address, stop, threads: handles };
+        let edge = Edge { address, stop, threads: Mutex::new(handles) };
         for result in starts.iter().take(threads) {
             if let Err(error) = result {
                 edge.stop(Duration::ZERO);
+                edge.join();
                 return Err(error);
             }
         }
@@ -73,11 +75,16 @@ impl Edge {
         self.address
     }
 
-    /// Stops listening at once, lets answers under way end within `grace`, and waits for the threads.
-    pub fn stop(self, grace: Duration) {
+    /// Stops listening at once and lets answers under way end within `grace`. A later call changes the grace.
+    pub fn stop(&self, grace: Duration) {
         // Without receivers the threads are gone already.
         let _ = self.stop.send(Some(Instant::now() + grace));
-        for thread in self.threads {
+    }
+
+    /// Waits for the threads, which end after a stop.
+    pub fn join(&self) {
+        let threads = take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             // A thread that panicked has said so on standard error.
             let _ = thread.join();
         }
@@ -190,12 +197,13 @@ async fn accept(listener: TcpListener, worker: &Rc<Worker>, mut stopped: watch::
     drop(listener);
     worker.draining.set(true);
     worker.drained.notify_waiters();
-    // A sender that is gone allows no grace.
-    let until = stopped.borrow().unwrap_or_else(Instant::now);
     while worker.connections.get() > 0 {
+        // A sender that is gone allows no grace.
+        let until = stopped.borrow_and_update().unwrap_or_else(Instant::now);
         tokio::select! {
             () = worker.ended.notified() => {}
             () = sleep_until(until) => break,
+            Ok(()) = stopped.changed() => {}
         }
     }
 }

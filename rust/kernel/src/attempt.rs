@@ -224,8 +224,7 @@ impl Attempt {
                 State::Fresh => {
                     let now = self.client.clock.now();
                     self.watch.enter(Phase::Connect, now);
-                    let pooled =
-                        if self.fresh { None } else { self.client.pool().take(&self.spec.url.endpoint, now) };
+                    let pooled = if self.fresh { None } else { self.client.pool().take(&self.spec.url.endpoint, now) };
                     if let Some(io) = pooled {
                         self.reused = true;
                         self.begin_exchange(io)?;

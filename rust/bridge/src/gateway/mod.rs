@@ -13,9 +13,8 @@ pub mod demo;
 pub mod jobs;
 pub mod queue;
 
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_edge::{Edge, Policy, deliver};
@@ -32,8 +31,7 @@ use self::queue::{Job, Queue};
 #[pyclass(frozen, module = "headrace._core")]
 pub struct GatewayRef {
     queue: Arc<Queue>,
-    address: SocketAddr,
-    edge: Mutex<Option<Edge>>,
+    edge: Edge,
 }
 
 #[pymethods]
@@ -46,13 +44,14 @@ impl GatewayRef {
         let queue = Arc::new(Queue::new()?);
         let policy: Arc<dyn Policy> = Arc::clone(&queue) as Arc<dyn Policy>;
         let edge = Edge::start(config.edge.clone(), &ClientConfig::new(tls), &policy)?;
-        Ok(Self { queue, address: edge.address(), edge: Mutex::new(Some(edge)) })
+        Ok(Self { queue, edge })
     }
 
     /// The address that is listened on: host and port.
     #[getter]
     fn address(&self) -> (String, u16) {
-        (self.address.ip().to_string(), self.address.port())
+        let address = self.edge.address();
+        (address.ip().to_string(), address.port())
     }
 
     /// Readable while jobs wait.
@@ -108,20 +107,22 @@ impl GatewayRef {
         self.queue.counters()
     }
 
-    /// Stop listening, let answers under way end within `grace` seconds, and wait for that.
-    ///
-    /// Jobs may still come meanwhile: call it from another thread than the one that takes them.
-    fn stop(&self, py: Python<'_>, grace: f64) -> PyResult<()> {
+    /// Stop listening at once, and let answers under way end within `grace` seconds. A later call changes the grace.
+    fn stop(&self, grace: f64) -> PyResult<()> {
         let grace = Duration::try_from_secs_f64(grace).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        let edge = self.edge.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(edge) = edge {
-            py.detach(|| edge.stop(grace));
-        }
+        self.edge.stop(grace);
         Ok(())
     }
 
+    /// Wait until a stop has come to its end.
+    ///
+    /// Jobs still come meanwhile: call it from another thread than the one that takes them.
+    fn join(&self, py: Python<'_>) {
+        py.detach(|| self.edge.join());
+    }
+
     fn __repr__(&self) -> String {
-        format!("GatewayRef({})", self.address)
+        format!("GatewayRef({})", self.edge.address())
     }
 }
 
@@ -137,15 +138,6 @@ fn read_pair(pair: &Bound<'_, PyAny>) -> PyResult<Given> {
     let reply = reply.ok_or_else(|| PyRuntimeError::new_err("this job was answered before"))?;
     // If the answer cannot be read, the reply is dropped, which tells the client of an internal error.
     Ok((reply, answer::read(&answer)?))
-}
-
-impl Drop for GatewayRef {
-    fn drop(&mut self) {
-        let edge = self.edge.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(edge) = edge {
-            edge.stop(Duration::ZERO);
-        }
-    }
 }
 
 /// An error of the operating system, as Python's `OSError`.

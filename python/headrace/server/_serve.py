@@ -1,0 +1,161 @@
+"""Start the gateway, keep it going, end it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from headrace._bridge import DemoRef, GatewayConfig, GatewayRef
+from headrace.config import ConfigurationError, is_loopback
+from headrace.gateway import Gateway
+from headrace.server._hands import Hands
+
+if TYPE_CHECKING:
+    from headrace.config import Config, Reloader
+    from headrace.registry import Registry
+
+__all__ = ["GRACE_S", "serve"]
+
+_LOG = logging.getLogger("headrace.server")
+
+#: Seconds that answers under way may go on after a stop was asked for: less than the 30 s that service managers wait.
+GRACE_S: Final = 25.0
+#: Seconds between two looks at the configuration file.
+WATCH_S: Final = 1.0
+#: The default of 5 ms lets a busy thread keep the interpreter from the event loop for as long.
+SWITCH_S: Final = 0.0005
+
+
+def serve(config: Config, *, registry: Registry, reloader: Reloader | None = None) -> None:
+    """Run the gateway in the foreground, until SIGTERM or SIGINT.
+
+    - `config`: checked.
+    - `reloader`: watched for another configuration; SIGHUP has it read at once.
+
+    Says `headrace: listening on http://HOST:PORT` on standard error when it answers.
+
+    Raises `OSError`: the address cannot be listened on.
+    """
+    sys.setswitchinterval(SWITCH_S)
+    demo = DemoRef.start() if any(row.kind == "demo" and row.base_url is None for row in config.providers) else None
+    try:
+        policy = Gateway(
+            config,
+            registry=registry,
+            clock=time.time,
+            random=random.SystemRandom().random,
+            salt=os.urandom(16),
+            demo_url=f"{demo.url}/v1" if demo else None,
+        )
+        edge = GatewayRef.start(_edge_config(config))
+        asyncio.run(_Process(config, policy, edge, reloader).run())
+    finally:
+        if demo:
+            demo.stop()
+
+
+class _Process:
+    """A running gateway, from its first answer to its last."""
+
+    def __init__(self, config: Config, policy: Gateway, edge: GatewayRef, reloader: Reloader | None) -> None:
+        self._config = config
+        self._policy = policy
+        self._edge = edge
+        self._reloader = reloader
+        self._stopping = asyncio.Event()
+        self._reload_now = asyncio.Event()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        hands = Hands(self._edge, self._policy)
+        hands.attach(loop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_now.set)
+        watching = loop.create_task(self._watch()) if self._reloader else None
+        # What was loaded stays: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        self._edge.set_ready(True)
+        host, port = self._edge.address
+        sys.stderr.write(f"headrace: listening on http://{f'[{host}]' if ':' in host else host}:{port}\n")
+        sys.stderr.flush()
+        await self._stopping.wait()
+        if watching:
+            watching.cancel()
+        await asyncio.to_thread(self._edge.join)
+        hands.detach()
+
+    def _stop(self) -> None:
+        """Stop in order; the second time, at once."""
+        self._edge.set_ready(False)
+        self._edge.stop(0.0 if self._stopping.is_set() else GRACE_S)
+        self._stopping.set()
+
+    async def _watch(self) -> None:
+        assert self._reloader is not None  # noqa: S101 - started only with one
+        while True:
+            try:
+                await asyncio.wait_for(self._reload_now.wait(), WATCH_S)
+            except TimeoutError:
+                force = False
+            else:
+                force = True
+                self._reload_now.clear()
+            found = self._reloader.poll(force=force)
+            if isinstance(found, ConfigurationError):
+                _say(f"the new configuration is refused, the old one stays\n{found}")
+            elif found is not None:
+                self._take(found)
+
+    def _take(self, found: Config) -> None:
+        # The listener was started with the old one's word on who may reach it.
+        if _guards(found) != _guards(self._config):
+            _say("the new configuration changes who may reach the gateway: restart it; the old one stays")
+            return
+        try:
+            self._policy.reload(found)
+        except ConfigurationError as error:
+            _say(f"the new configuration is refused, the old one stays\n{error}")
+            return
+        if found.server != self._config.server:
+            _say("took the new configuration, but for [server]: that needs a restart")
+            found = replace(found, server=self._config.server)
+        else:
+            _say("took the new configuration")
+        self._config = found
+
+
+def _guards(config: Config) -> bool:
+    """Whether only local names may be asked for: without keys, a web page must not reach the gateway."""
+    return not config.keys and (is_loopback(config.server.host) or not config.server.danger_open)
+
+
+def _edge_config(config: Config) -> GatewayConfig:
+    server = config.server
+    found = socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return GatewayConfig(
+        host=str(found[0][4][0]),
+        port=server.port,
+        threads=server.threads,
+        body_limit=server.body_limit,
+        header_limit=server.header_limit,
+        header_timeout=server.header_timeout,
+        loopback_only=_guards(config),
+        hosts=server.hosts,
+        origins=server.origins,
+    )
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"headrace: {message}\n")
+    sys.stderr.flush()
