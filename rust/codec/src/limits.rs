@@ -55,6 +55,7 @@ pub const MAX_ERROR_CODES: usize = 32;
 /// Longest wait that a vendor can ask for, in seconds: a year. A longer one is cut to it, so that whoever adds
 /// it to a date stays within every calendar.
 pub const MAX_RETRY_AFTER_S: f64 = 31_536_000.0;
+
 /// Keys at the top of a request body. The longest list that an SDK knows has about forty; 256 leaves room for
 /// vendors' own and lets duplicates be found by comparing each with each. Beyond it the request is refused.
 pub const MAX_TOP_KEYS: usize = 256;
@@ -72,6 +73,15 @@ pub const MAX_STATE_REFS: usize = 256;
 
 /// Names of declared tools that are listed for policy. As for calls; beyond it the rest is not listed.
 pub const MAX_TOOL_NAMES: usize = 4096;
+
 /// Longest message of an error that a client is told, in bytes. Real ones are a few hundred; a vendor that
 /// puts a whole page there is cut at this length, at a character's edge.
 pub const MAX_TOLD_MESSAGE: usize = 4096;
+
+/// Losses that one translation names. They are field patterns and not places, so a body that is meant well stays far
+/// below it; a thousand invented keys must not make a long report. Beyond it the report ends with the path `...`.
+pub const MAX_LOSSES: usize = 128;
+
+/// Depth of parts in parts that are translated: a result in a message, a document in it, content in that.
+/// Beyond it the request is refused.
+pub const MAX_PART_DEPTH: usize = 8;

@@ -10,10 +10,132 @@
 //!
 //! No URL, no header, no credential, no choice of a model may be added.
 
+mod anthropic_messages;
 mod edit;
 mod error;
+mod flags;
+mod headrace;
+mod ids;
 mod inspect;
+mod media;
+mod neutral;
+mod openai_chat;
+mod openai_responses;
+mod options;
+mod out;
+mod pairing;
+mod reader;
+pub mod table;
 
 pub use edit::{Edit, Slices, rewrite};
 pub use error::RequestError;
+pub use flags::{Flag, TargetFlags};
+pub use ids::tool_name;
 pub use inspect::{Facts, inspect};
+
+use crate::event::Protocol;
+use crate::json::Scanner;
+use crate::loss::Loss;
+
+/// What a body is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Protocol(Protocol),
+    /// The library's own: `ModelRequest.to_json()`.
+    Headrace,
+}
+
+impl Source {
+    /// By name: a protocol's, or `headrace`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Source> {
+        if name == "headrace" { Some(Source::Headrace) } else { Protocol::from_name(name).map(Source::Protocol) }
+    }
+}
+
+/// How one body is to be translated.
+#[derive(Clone, Copy, Debug)]
+pub struct TranslateSpec<'a> {
+    pub source: Source,
+    pub target: Protocol,
+    /// The upstream's own name of the model.
+    pub model: &'a str,
+    /// The provider row, which a wrapped continuation must have come from.
+    pub provider: Option<&'a str>,
+    /// On the target body, in order, after everything else.
+    pub edits: &'a [Edit],
+    pub target_flags: TargetFlags,
+}
+
+/// A provider's body, and what it does not carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Translation {
+    pub body: Vec<u8>,
+    pub losses: Vec<Loss>,
+}
+
+/// What a writer has to know of its target.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    model: &'a str,
+    flags: TargetFlags,
+}
+
+/// Translates a body. Within one protocol it is rewritten, and nothing is lost.
+pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, RequestError> {
+    if spec.source == Source::Protocol(spec.target) {
+        let body = rewrite(body, Some(spec.model), spec.edits)?.to_vec();
+        return Ok(Translation { body, losses: Vec::new() });
+    }
+    let none = |what: &str| RequestError::unsupported(String::new(), format!("nothing is translated {what}"));
+    let Some(column) = table::column(spec.target) else {
+        return Err(none(&format!("to {}", spec.target.name())));
+    };
+    if let Err(at) = std::str::from_utf8(body) {
+        return Err(RequestError {
+            code: "invalid_json",
+            ..RequestError::invalid(None, format!("the body is not UTF-8 at byte {}", at.valid_up_to()))
+        });
+    }
+    let mut r = reader::Reader::new(spec.target, column, spec.target_flags, spec.provider);
+    let mut s = Scanner::new(body);
+    let mut request = match spec.source {
+        Source::Headrace => headrace::read(&mut r, &mut s)?,
+        Source::Protocol(Protocol::OpenaiChat) => openai_chat::read(&mut r, &mut s)?,
+        Source::Protocol(Protocol::OpenaiResponses) => openai_responses::read(&mut r, &mut s)?,
+        Source::Protocol(Protocol::AnthropicMessages) => anthropic_messages::read(&mut r, &mut s)?,
+        Source::Protocol(other) => return Err(none(&format!("from {}", other.name()))),
+    };
+    if !s.at_end() {
+        return Err(edit::trailing());
+    }
+    options::settle(&mut r, &mut request)?;
+    let mut edits = own_members(request.options.extra)?;
+    let target = Target { model: spec.model, flags: spec.target_flags };
+    // What a protocol says in more words than another is little beside the texts.
+    let mut out = Vec::with_capacity(body.len() + body.len() / 8 + 512);
+    match spec.target {
+        Protocol::OpenaiResponses => openai_responses::write(&request, &target, &mut out),
+        Protocol::AnthropicMessages => anthropic_messages::write(request, &target, &mut out),
+        // `column` knows these three.
+        _ => openai_chat::write(request, &target, &mut out),
+    }
+    edits.extend_from_slice(spec.edits);
+    if !edits.is_empty() {
+        out = rewrite(&out, None, &edits)?.to_vec();
+    }
+    Ok(Translation { body: out, losses: r.into_losses() })
+}
+
+/// The members that a `headrace` request has for the target's own body, as edits.
+fn own_members(extra: Option<&[u8]>) -> Result<Vec<Edit>, RequestError> {
+    let mut edits = Vec::new();
+    let Some(raw) = extra else { return Ok(edits) };
+    let mut s = Scanner::new(raw);
+    let mut items = s.object()?;
+    while let Some(key) = s.key(&mut items)? {
+        let pointer = format!("/{}", key.decode().replace('~', "~0").replace('/', "~1"));
+        edits.push(Edit::new(&pointer, Some(s.skip()?))?);
+    }
+    Ok(edits)
+}

@@ -1,0 +1,233 @@
+//! Content blocks become parts.
+
+use super::super::error::{RequestError, Res};
+use super::super::flags::Flag;
+use super::super::neutral::{Call, Input, Kept, Message, Part, Place, Reasoning, Role, Str, ToolResult};
+use super::super::reader::{Reader, type_of};
+use super::{BLOCK, BLOCK_TYPES, NO_DOCUMENT, SOURCE};
+use crate::event::Protocol;
+use crate::json::{Kind, Scanner};
+use crate::limits::MAX_PART_DEPTH;
+use crate::loss::LossAction;
+
+/// A text, or a list of blocks. `depth` counts the blocks around it.
+pub(super) fn content<'a>(
+    r: &mut Reader<'_>,
+    s: &mut Scanner<'a>,
+    key: &'static str,
+    depth: usize,
+) -> Res<Vec<Part<'a>>> {
+    if depth > MAX_PART_DEPTH {
+        return Err(RequestError::invalid(None, format!("blocks stand in blocks more than {MAX_PART_DEPTH} deep")));
+    }
+    if s.kind()? == Kind::String {
+        return Ok(vec![Part::Text(s.string()?.into(), None)]);
+    }
+    let mut parts = Vec::new();
+    r.each(s, key, |r, s| block(r, s, depth, &mut parts))?;
+    Ok(parts)
+}
+
+/// Results and what else a user's message holds, as messages of their own.
+pub(super) fn split<'a>(parts: Vec<Part<'a>>, out: &mut Vec<Message<'a>>) {
+    let mut said = Vec::new();
+    for part in parts {
+        if matches!(part, Part::Result(_)) {
+            if !said.is_empty() {
+                out.push(Message::new(Role::User, std::mem::take(&mut said)));
+            }
+            out.push(Message::new(Role::Tool, vec![part]));
+        } else {
+            said.push(part);
+        }
+    }
+    if !said.is_empty() {
+        out.push(Message::new(Role::User, said));
+    }
+}
+
+/// The fields of one block, whatever their order. What has a shape of its own is read once the type is known.
+#[derive(Default)]
+struct Block<'a> {
+    text: Option<Str<'a>>,
+    title: Option<Str<'a>>,
+    thinking: Option<Str<'a>>,
+    kept: Option<Kept>,
+    id: Option<Str<'a>>,
+    name: Option<Str<'a>>,
+    is_error: bool,
+    input: Option<Scanner<'a>>,
+    source: Option<Scanner<'a>>,
+    content: Option<Scanner<'a>>,
+}
+
+fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Vec<Part<'a>>) -> Res<()> {
+    if s.kind()? != Kind::Object {
+        return r.expected("", "an object");
+    }
+    let Some(kind) = type_of(s)? else { return r.missing("type") };
+    let kind = kind.decode().into_owned();
+    if r.kind(&BLOCK_TYPES, &kind)?.is_none() {
+        s.skip()?;
+        return Ok(());
+    }
+    let mut b = Block::default();
+    let mut open = r.object(s, &BLOCK)?;
+    while let Some(key) = r.next(s, &mut open)? {
+        match key {
+            "text" => b.text = Some(r.string(s)?),
+            "title" => b.title = Some(r.string(s)?),
+            "thinking" => b.thinking = Some(r.string(s)?),
+            "signature" => b.kept = r.unwrap(s.string()?, "signature"),
+            "data" => b.kept = r.unwrap(s.string()?, "data"),
+            "id" | "tool_use_id" => b.id = Some(r.string(s)?),
+            "name" => b.name = Some(r.string(s)?),
+            "is_error" => b.is_error = s.boolean()?,
+            "input" => b.input = Some(ahead(s)?),
+            "source" => b.source = Some(ahead(s)?),
+            "content" => b.content = Some(ahead(s)?),
+            _ => {
+                s.skip()?;
+            }
+        }
+    }
+    match kind.as_str() {
+        "text" => match b.text {
+            Some(text) => out.push(Part::Text(text, None)),
+            None => return r.missing("text"),
+        },
+        "image" => {
+            let Some(mut at) = b.source else { return r.missing("source") };
+            let from = source(r, &mut at, depth, &mut Vec::new())?;
+            let Some(from) = from else { return r.expected("source", "a picture") };
+            out.push(Part::Image { from, detail: None, mark: None });
+        }
+        "document" => document(r, b, depth, out)?,
+        "search_result" => search_result(r, b, depth, out)?,
+        "thinking" | "redacted_thinking" => {
+            let texts: Vec<Str<'a>> = b.thinking.filter(|t| !t.is_empty()).into_iter().collect();
+            if b.kept.is_some() || (r.echoes() && !texts.is_empty()) {
+                out.push(Part::Reasoning(Reasoning { texts, kept: b.kept }));
+            } else if !texts.is_empty() {
+                r.loss(LossAction::Dropped, "thinking");
+            }
+        }
+        "tool_use" => out.push(Part::Call(call(r, b)?)),
+        "tool_result" => {
+            let Some(id) = b.id else { return r.missing("tool_use_id") };
+            if b.is_error {
+                r.loss(LossAction::Dropped, "is_error");
+            }
+            let parts = match b.content {
+                Some(mut at) => content(r, &mut at, "content", depth + 1)?,
+                None => Vec::new(),
+            };
+            out.push(Part::Result(ToolResult { id, is_error: b.is_error, parts, extra: None }));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Skips the next value and gives a scanner that stands at it.
+fn ahead<'a>(s: &mut Scanner<'a>) -> Res<Scanner<'a>> {
+    Ok(Scanner::new(s.skip()?))
+}
+
+fn call<'a>(r: &mut Reader<'_>, b: Block<'a>) -> Res<Call<'a>> {
+    let Some(id) = b.id else { return r.missing("id") };
+    let Some(name) = b.name else { return r.missing("name") };
+    let input = match b.input {
+        Some(mut at) => match at.kind()? {
+            Kind::Object => Input::Object(at.skip()?),
+            _ => return r.expected("input", "an object"),
+        },
+        None => Input::Object(b"{}"),
+    };
+    Ok(Call { id, name, input, custom: false, extra: None })
+}
+
+fn document<'a>(r: &mut Reader<'_>, b: Block<'a>, depth: usize, out: &mut Vec<Part<'a>>) -> Res<()> {
+    let Some(mut at) = b.source else { return r.missing("source") };
+    let mut inside = Vec::new();
+    let from = source(r, &mut at, depth, &mut inside)?;
+    let Some(from) = from else {
+        // A document of text, or of blocks, stands in the message as such.
+        if b.title.is_some_and(|t| !t.is_empty()) {
+            r.loss(LossAction::Dropped, "title");
+        }
+        out.append(&mut inside);
+        return Ok(());
+    };
+    if !r.has(Flag::Files) {
+        return r.refuse("source", NO_DOCUMENT);
+    }
+    if matches!(from, Place::Url(_)) && r.is_to(Protocol::OpenaiChat) {
+        return r.refuse("source.url", "Chat takes no file by URL");
+    }
+    out.push(Part::File { from, name: b.title, mark: None });
+    Ok(())
+}
+
+/// A search result as the texts that it is made of, its title and source before them.
+fn search_result<'a>(r: &mut Reader<'_>, b: Block<'a>, depth: usize, out: &mut Vec<Part<'a>>) -> Res<()> {
+    let source = match b.source {
+        Some(mut at) => r.string_at(&mut at, "source")?,
+        None => return r.missing("source"),
+    };
+    let title = b.title.map(|t| t.decode().into_owned()).unwrap_or_default();
+    out.push(Part::Text(Str::Own(format!("{title}\n{}\n", source.decode())), None));
+    if let Some(mut at) = b.content {
+        out.extend(content(r, &mut at, "content", depth + 1)?);
+    }
+    Ok(())
+}
+
+/// Where the bytes are; `None` where they are text or blocks, which then stand in `inside`.
+fn source<'a>(
+    r: &mut Reader<'_>,
+    s: &mut Scanner<'a>,
+    depth: usize,
+    inside: &mut Vec<Part<'a>>,
+) -> Res<Option<Place<'a>>> {
+    r.enter("source");
+    let mut kind: Option<Str<'a>> = None;
+    let (mut mime, mut data, mut url) = (None, None, None);
+    let mut blocks = None;
+    let mut open = r.object(s, &SOURCE)?;
+    while let Some(key) = r.next(s, &mut open)? {
+        match key {
+            "type" => kind = Some(r.string(s)?),
+            "media_type" => mime = Some(r.string(s)?),
+            "data" => data = Some(r.string(s)?),
+            "url" => url = Some(r.string(s)?),
+            _ => blocks = Some(content(r, s, "content", depth + 1)?),
+        }
+    }
+    let Some(kind) = kind else { return r.missing("type") };
+    let place = match &*kind.decode() {
+        "base64" => match (mime, data) {
+            (Some(mime), Some(data)) => Some(Place::Base64 { mime, data }),
+            (None, _) => return r.missing("media_type"),
+            (_, None) => return r.missing("data"),
+        },
+        "url" => match url {
+            Some(url) => Some(Place::Url(url)),
+            None => return r.missing("url"),
+        },
+        "text" => match data {
+            Some(text) => {
+                inside.push(Part::Text(text, None));
+                None
+            }
+            None => return r.missing("data"),
+        },
+        "content" => {
+            inside.extend(blocks.unwrap_or_default());
+            None
+        }
+        _ => return r.expected("type", "base64, url, text or content"),
+    };
+    r.leave();
+    Ok(place)
+}

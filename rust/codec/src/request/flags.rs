@@ -1,0 +1,189 @@
+//! What a target can take besides its protocol: data that a provider's definition chooses by name.
+//!
+//! 1. A flag says what the *target* knows; which field falls under which flag stands in the tables.
+//! 2. The default is the vendor that made the protocol. A preset name (`openai_compatible`) starts from another.
+//! 3. `no_` before a flag's name takes it away. Names apply in order.
+//!
+//! No vendor's name may be added: a vendor is a list of flag names in its definition.
+
+macro_rules! flags {
+    ($($(#[$meta:meta])* $flag:ident = $name:literal),+ $(,)?) => {
+        /// One thing that a target knows or does not.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Flag { $($(#[$meta])* $flag),+ }
+
+        impl Flag {
+            pub const ALL: &'static [Flag] = &[$(Flag::$flag),+];
+
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Flag::$flag => $name),+ }
+            }
+        }
+    };
+}
+
+flags! {
+    /// Messages of role `developer`; else they become `system`.
+    Developer = "developer",
+    /// `stream_options` with `include_usage`.
+    StreamOptions = "stream_options",
+    /// `strict` of a function tool.
+    Strict = "strict",
+    /// `parallel_tool_calls`.
+    ParallelCalls = "parallel_tool_calls",
+    /// Custom tools; else they are wrapped as functions with one `input`.
+    CustomTools = "custom_tools",
+    /// A tool choice that forces a call.
+    RequiredChoice = "required_choice",
+    /// A tool choice of `allowed_tools`; else only those tools are declared.
+    AllowedTools = "allowed_tools",
+    /// `reasoning_effort`, `reasoning.effort`, `output_config.effort`.
+    Effort = "effort",
+    /// Structured output by JSON schema.
+    JsonSchema = "json_schema",
+    /// Pictures.
+    Images = "images",
+    /// Files and documents.
+    Files = "files",
+    /// Chat: sound as input.
+    Audio = "audio",
+    /// Messages: `temperature`, `top_p`, `top_k` (gone since API version 2026-10-21).
+    Sampling = "sampling",
+    /// Chat: `top_k`, which many compatible servers take.
+    TopK = "top_k",
+    /// Chat: penalties, `logit_bias` and `seed`; most compatible servers take them.
+    Penalties = "penalties",
+    /// `OpenAI`'s own extras: `store`, `metadata`, `prompt_cache_*`, `safety_identifier`, `moderation`, `verbosity`,
+    /// `service_tier`, `prediction`.
+    Extras = "extras",
+    /// Messages: messages of role `system` inside the conversation; else they become a user's text.
+    SystemMessages = "system_messages",
+    /// Messages: `cache_control` marks.
+    CacheMarks = "cache_marks",
+    /// Responses: `include: ["reasoning.encrypted_content"]`, so that reasoning can be given back.
+    EncryptedReasoning = "encrypted_reasoning",
+    /// Chat: the assistant's reasoning is to be given back in `reasoning_content`.
+    EchoReasoningContent = "echo_reasoning_content",
+    /// Chat: the same in `reasoning`.
+    EchoReasoning = "echo_reasoning",
+    /// Chat: the limit is called `max_completion_tokens`, else `max_tokens`.
+    MaxCompletionTokens = "max_completion_tokens",
+    /// Messages: `thinking: {"type": "adaptive"}`.
+    AdaptiveThinking = "adaptive_thinking",
+    /// Messages: `thinking: {"type": "enabled", "budget_tokens": n}`, where `adaptive_thinking` is not there.
+    ThinkingBudget = "thinking_budget",
+}
+
+/// The set of flags of one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetFlags(u32);
+
+impl TargetFlags {
+    const fn of(flags: &[Flag]) -> Self {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < flags.len() {
+            bits |= 1 << flags[i] as u32;
+            i += 1;
+        }
+        TargetFlags(bits)
+    }
+
+    /// The vendors that made the protocols.
+    pub const FIRST_PARTY: TargetFlags = TargetFlags::of(&[
+        Flag::Developer,
+        Flag::StreamOptions,
+        Flag::Strict,
+        Flag::ParallelCalls,
+        Flag::CustomTools,
+        Flag::RequiredChoice,
+        Flag::AllowedTools,
+        Flag::Effort,
+        Flag::JsonSchema,
+        Flag::Images,
+        Flag::Files,
+        Flag::Audio,
+        Flag::Penalties,
+        Flag::Extras,
+        Flag::SystemMessages,
+        Flag::CacheMarks,
+        Flag::EncryptedReasoning,
+        Flag::MaxCompletionTokens,
+        Flag::AdaptiveThinking,
+    ]);
+
+    /// What nearly every server takes that imitates `OpenAI`'s protocols.
+    pub const OPENAI_COMPATIBLE: TargetFlags = TargetFlags::of(&[
+        Flag::StreamOptions,
+        Flag::ParallelCalls,
+        Flag::RequiredChoice,
+        Flag::JsonSchema,
+        Flag::Images,
+        Flag::Files,
+        Flag::Penalties,
+        Flag::TopK,
+    ]);
+
+    /// What nearly every server takes that imitates Messages.
+    pub const ANTHROPIC_COMPATIBLE: TargetFlags = TargetFlags::of(&[
+        Flag::ParallelCalls,
+        Flag::RequiredChoice,
+        Flag::Images,
+        Flag::Sampling,
+        Flag::CacheMarks,
+        Flag::ThinkingBudget,
+    ]);
+
+    /// The flags that `names` say, in order, from [`TargetFlags::FIRST_PARTY`] on. Fails with the name that is unknown.
+    pub fn from_names(names: &[&str]) -> Result<TargetFlags, String> {
+        let mut flags = TargetFlags::default();
+        for name in names {
+            flags = match *name {
+                "openai" | "anthropic" => TargetFlags::FIRST_PARTY,
+                "openai_compatible" => TargetFlags::OPENAI_COMPATIBLE,
+                "anthropic_compatible" => TargetFlags::ANTHROPIC_COMPATIBLE,
+                name => {
+                    let (plain, on) = name.strip_prefix("no_").map_or((name, true), |n| (n, false));
+                    let flag = Flag::ALL.iter().find(|f| f.name() == plain);
+                    let flag = *flag.ok_or_else(|| format!("no target flag is called {name}"))?;
+                    flags.with(flag, on)
+                }
+            };
+        }
+        Ok(flags)
+    }
+
+    #[must_use]
+    pub fn has(self, flag: Flag) -> bool {
+        self.0 >> flag as u32 & 1 == 1
+    }
+
+    #[must_use]
+    pub fn with(self, flag: Flag, on: bool) -> Self {
+        let bit = 1 << flag as u32;
+        TargetFlags(if on { self.0 | bit } else { self.0 & !bit })
+    }
+}
+
+impl Default for TargetFlags {
+    fn default() -> Self {
+        TargetFlags::FIRST_PARTY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_apply_in_order() {
+        assert_eq!(TargetFlags::from_names(&[]), Ok(TargetFlags::FIRST_PARTY));
+        let flags = TargetFlags::from_names(&["openai_compatible", "developer", "no_top_k"]).unwrap();
+        assert!(flags.has(Flag::Developer) && !flags.has(Flag::TopK) && flags.has(Flag::Images));
+        assert!(TargetFlags::from_names(&["developr"]).unwrap_err().contains("developr"));
+        let all: Vec<&str> = Flag::ALL.iter().map(|f| f.name()).collect();
+        let every = TargetFlags::from_names(&all).unwrap();
+        assert!(Flag::ALL.iter().all(|f| every.has(*f)));
+    }
+}

@@ -1,0 +1,287 @@
+//! What the readers share of options and tools: values that mean the same in several protocols.
+
+use super::error::{Res, shown};
+use super::flags::Flag;
+use super::ids;
+use super::neutral::{Choice, Format, Grammar, Input, Options, Request, Str, Thinking, Tool};
+use super::reader::Reader;
+use crate::event::Protocol;
+use crate::json::{Scanner, Value};
+use crate::loss::LossAction;
+
+/// A whole number, as its bytes.
+pub(super) fn whole<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, key: &str) -> Res<&'a [u8]> {
+    let raw = s.number()?;
+    if crate::json::count(raw).is_none() {
+        return r.expected(key, "a whole number");
+    }
+    Ok(raw)
+}
+
+/// `auto`, `none` or `required`.
+pub(super) fn mode<'a>(r: &mut Reader<'_>, mode: &str) -> Res<Option<Choice<'a>>> {
+    match mode {
+        "auto" => Ok(Some(Choice::Auto)),
+        "none" => Ok(Some(Choice::None)),
+        "required" if !r.has(Flag::RequiredChoice) => r.refuse("", NO_FORCE),
+        "required" => Ok(Some(Choice::Required)),
+        _ => r.expected("", "auto, none or required"),
+    }
+}
+
+/// Refuses a choice that forces a call where the target knows none.
+pub(super) fn forced(r: &Reader<'_>, o: &Options<'_>) -> Res<()> {
+    if matches!(o.choice, Some(Choice::Named { .. } | Choice::Required)) && !r.has(Flag::RequiredChoice) {
+        return r.refuse("", NO_FORCE);
+    }
+    Ok(())
+}
+
+const NO_FORCE: &str = "the target cannot be made to call a tool";
+
+/// What is to become of `store` of `OpenAI`'s protocols.
+pub(super) fn store(r: &mut Reader<'_>, store: bool) -> Option<bool> {
+    if r.is_to(Protocol::AnthropicMessages) {
+        if store {
+            r.loss(LossAction::Dropped, "store");
+        }
+        return None;
+    }
+    Some(store)
+}
+
+/// `service_tier` of `OpenAI`'s protocols for Messages.
+pub(super) fn tier<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) -> Res<()> {
+    match &*s.string()?.decode() {
+        "auto" => o.passed.push(("service_tier", b"\"auto\"")),
+        "default" => o.passed.push(("service_tier", b"\"standard_only\"")),
+        _ => r.loss(LossAction::Dropped, "service_tier"),
+    }
+    Ok(())
+}
+
+/// Who asks, for Messages: `safety_identifier` is the newer name and wins over `user`.
+pub(super) fn user<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>, key: &str) -> Res<()> {
+    let user = r.string(s)?;
+    if o.user.is_some() {
+        r.loss(LossAction::Dropped, "user");
+    }
+    if key == "safety_identifier" || o.user.is_none() {
+        o.user = Some(user);
+    }
+    Ok(())
+}
+
+/// The effort of `OpenAI`'s protocols. For Messages it becomes thinking, where the target thinks in one of the two ways.
+pub(super) fn effort<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>, key: &'static str) -> Res<()> {
+    let effort = r.string(s)?;
+    if !r.is_to(Protocol::AnthropicMessages) {
+        o.effort = Some(effort);
+        return Ok(());
+    }
+    let level = effort.decode().into_owned();
+    if level == "none" {
+        o.thinking = Some(Thinking::Off);
+    } else if r.has(Flag::AdaptiveThinking) && r.has(Flag::Effort) {
+        o.thinking = Some(Thinking::Adaptive);
+        // `minimal` is the one level that Messages lacks.
+        let minimal = level == "minimal";
+        if minimal {
+            r.loss(LossAction::Approximated, key);
+        }
+        o.effort = Some(if minimal { Str::Own("low".to_owned()) } else { effort });
+    } else if r.has(Flag::ThinkingBudget) {
+        r.loss(LossAction::Approximated, key);
+        o.thinking = Some(Thinking::Budget(budget(&level)));
+    } else {
+        r.loss(LossAction::Dropped, key);
+    }
+    Ok(())
+}
+
+/// A budget of thinking as the client gave it.
+pub(super) fn budgeted(r: &mut Reader<'_>, o: &mut Options<'_>, budget: u64) {
+    if !r.is_to(Protocol::AnthropicMessages) || r.has(Flag::ThinkingBudget) {
+        o.thinking = Some(Thinking::Budget(budget));
+    } else if r.has(Flag::AdaptiveThinking) {
+        r.loss(LossAction::Approximated, "reasoning_budget_tokens");
+        o.thinking = Some(Thinking::Adaptive);
+        if o.effort.is_none() && r.has(Flag::Effort) {
+            o.effort = Some(Str::Own(effort_of(budget).to_owned()));
+        }
+    } else {
+        r.loss(LossAction::Dropped, "reasoning_budget_tokens");
+    }
+}
+
+/// How the answer is to be formed. `schema` is what was read of one; `key` is where it should have been.
+pub(super) fn format<'a>(
+    r: &mut Reader<'_>,
+    o: &mut Options<'a>,
+    kind: &str,
+    schema: Option<Format<'a>>,
+    key: &str,
+) -> Res<()> {
+    let to_messages = r.is_to(Protocol::AnthropicMessages);
+    match (kind, schema) {
+        ("text", _) => {}
+        ("json_object", _) if to_messages => r.loss(LossAction::Dropped, "type"),
+        ("json_object", _) => o.format = Some(Format::JsonObject),
+        ("json_schema", Some(schema)) => {
+            if to_messages && matches!(schema, Format::Schema { strict: Some(false), .. }) {
+                r.loss(LossAction::Dropped, "strict");
+            }
+            o.format = Some(schema);
+        }
+        // The table has dropped it, where the target has no schemas.
+        ("json_schema", None) if !r.has(Flag::JsonSchema) => {}
+        ("json_schema", None) => return r.missing(key),
+        _ => return r.expected("type", "text, json_object or json_schema"),
+    }
+    Ok(())
+}
+
+/// Tokens of thinking for an effort. The least that the API takes is 1,024; the most stays below the default limit
+/// on the answer, which has to be larger.
+pub(super) fn budget(effort: &str) -> u64 {
+    match effort {
+        "minimal" => 1024,
+        "low" => 2048,
+        "medium" => 8192,
+        "high" => 16_384,
+        _ => 24_576,
+    }
+}
+
+/// The effort for a number of tokens: the inverse of [`budget`].
+pub(super) fn effort_of(budget: u64) -> &'static str {
+    match budget {
+        0..4096 => "low",
+        4096..16_384 => "medium",
+        _ => "high",
+    }
+}
+
+/// `temperature` of `OpenAI`'s protocols for Messages, where it ends at 1.
+pub(super) fn temperature<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) -> Res<()> {
+    let mut raw = s.number()?;
+    let value = std::str::from_utf8(raw).ok().and_then(|t| t.parse::<f64>().ok());
+    if value.is_some_and(|v| v > 1.0) {
+        r.loss(LossAction::Approximated, "temperature");
+        raw = b"1";
+    }
+    o.passed.push(("temperature", raw));
+    Ok(())
+}
+
+/// A tool while it is read.
+#[derive(Default)]
+pub(super) struct Declared<'a> {
+    pub name: Option<Str<'a>>,
+    pub description: Option<Str<'a>>,
+    pub schema: Option<&'a [u8]>,
+    pub strict: Option<bool>,
+    pub custom: bool,
+    pub grammar: Option<Grammar<'a>>,
+    pub extra: Option<&'a [u8]>,
+}
+
+impl<'a> Declared<'a> {
+    /// Must be called at the tool's own place: it names what is missing, and a name that had to be changed.
+    pub(super) fn tool(self, r: &mut Reader<'_>) -> Res<Tool<'a>> {
+        let Some(name) = self.name else { return r.missing("name") };
+        let renamed = ids::tool_name(&name.decode(), r.target) != name.decode();
+        if renamed {
+            r.loss(LossAction::Renamed, "name");
+        }
+        let Declared { description, schema, strict, custom, grammar, extra, .. } = self;
+        Ok(Tool { name, description, schema, strict, custom, grammar, extra })
+    }
+}
+
+/// A namespace's tool under one name.
+pub(super) fn in_namespace<'a>(namespace: &Str<'_>, name: &Str<'a>) -> Str<'a> {
+    Str::Own(format!("{}__{}", namespace.decode(), name.decode()))
+}
+
+/// A role that nobody knows.
+pub(super) fn unknown_role<T>(r: &Reader<'_>, role: &str) -> Res<T> {
+    r.expected("role", &format!("a role of this protocol, not {}", shown(role)))
+}
+
+/// The limit on an answer where the client set none and the target demands one: what Anthropic's own coding client
+/// sends, and within what every model of its SDK's list can give.
+pub(super) const DEFAULT_MAX_TOKENS: u64 = 32_000;
+
+/// The least budget that Messages takes.
+const LEAST_BUDGET: u64 = 1024;
+
+/// A function call's arguments for a target that takes an object: the text where it is one, nothing where it is
+/// blank. What a model has garbled is wrapped, for the turn happened and has to be told. `key` names it.
+pub(super) fn input<'a>(r: &mut Reader<'_>, text: Str<'a>, key: &str) -> Input<'a> {
+    if !r.is_to(Protocol::AnthropicMessages) {
+        return Input::Text(text);
+    }
+    let decoded = text.decode();
+    let trimmed = decoded.trim();
+    if matches!(trimmed, "" | "null") {
+        return Input::Object(b"{}");
+    }
+    if matches!(Scanner::only(trimmed.as_bytes()), Ok(Value::Object(_))) {
+        return Input::Made(trimmed.to_owned());
+    }
+    r.loss(LossAction::Approximated, key);
+    drop(decoded);
+    Input::Text(text)
+}
+
+/// What can be judged only once a request has been read whole.
+pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
+    let o = &mut request.options;
+    let lists = !r.is_to(Protocol::AnthropicMessages) && r.has(Flag::AllowedTools);
+    if let Some(allowed) = o.allowed.take_if(|_| !lists) {
+        let names: Vec<_> = allowed.iter().map(Str::decode).collect();
+        request.tools.retain(|t| names.contains(&t.name.decode()));
+        if !r.is_to(Protocol::AnthropicMessages) {
+            r.loss(LossAction::Approximated, "tool_choice");
+        }
+    }
+    match &o.choice {
+        Some(Choice::Required) if request.tools.is_empty() => {
+            return r.refuse("tool_choice", "no tool is left that the target could be made to call");
+        }
+        Some(Choice::Named { name, .. }) if !request.tools.iter().any(|t| t.name.decode() == name.decode()) => {
+            return r.refuse("tool_choice", "the tool is not among those that the target is told of");
+        }
+        _ => {}
+    }
+    if r.is_to(Protocol::AnthropicMessages) {
+        thinking(r, o);
+    } else if let (None, Some(Thinking::Budget(n))) = (&o.effort, &o.thinking) {
+        o.effort = Some(Str::Own(effort_of(*n).to_owned()));
+    }
+    Ok(())
+}
+
+/// Brings thinking, the tool choice and the limit together, as Messages demands it.
+fn thinking(r: &mut Reader<'_>, o: &mut Options<'_>) {
+    let forced = matches!(o.choice, Some(Choice::Required | Choice::Named { .. }));
+    let on = matches!(o.thinking, Some(Thinking::Adaptive | Thinking::Budget(_)));
+    if on && forced {
+        // A forced call and thinking exclude each other; the choice is meant, the effort is a hint.
+        o.thinking = None;
+        r.loss(LossAction::Approximated, "tool_choice");
+    }
+    if let Some(Thinking::Budget(n)) = &mut o.thinking {
+        let most = o.max_tokens.and_then(crate::json::count).unwrap_or(DEFAULT_MAX_TOKENS);
+        *n = (*n).min(most.saturating_sub(1));
+        if *n < LEAST_BUDGET {
+            o.thinking = None;
+            r.loss(LossAction::Dropped, "thinking");
+        }
+    }
+    if o.summary.is_some() && !matches!(o.thinking, Some(Thinking::Adaptive | Thinking::Budget(_))) {
+        o.summary = None;
+        r.loss(LossAction::Dropped, "reasoning.summary");
+    }
+}

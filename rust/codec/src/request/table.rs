@@ -1,0 +1,130 @@
+//! What becomes of every field, per ordered pair of protocols, as data that the readers go by.
+//!
+//! 1. A [`Row`] is one key of one object of a source protocol, its allowed types, and its [`Fate`] in each target.
+//!    One column of these tables is the table of one ordered pair; [`rows`] prints it.
+//! 2. A reader asks for the next field and gets only those that the target can carry; the rest was dropped and
+//!    reported, or refused, by the row alone. `By` rows are the only ones where code looks at the value.
+//! 3. `null` is absent. An empty object, array or string that would be dropped or refused is not reported: it asks
+//!    for nothing.
+//! 4. A key that no table knows is some vendor's own: dropped and reported in translation, kept in a rewrite.
+//!
+//! A field without a row must not be read anywhere.
+
+use super::flags::Flag;
+use super::{Source, anthropic_messages, headrace, openai_chat, openai_responses};
+use crate::event::Protocol;
+use crate::json::Kind;
+
+/// What becomes of a field in one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Carried with its meaning, where the target has it under the same name or as part of the structure.
+    Kept,
+    /// Carried with its meaning under another name.
+    To(&'static str),
+    /// Carried as something near to it, and reported.
+    Near(&'static str),
+    /// Dropped and reported: a hint.
+    Drop(&'static str),
+    /// Refused: dropping it would change the meaning.
+    Refuse(&'static str),
+    /// Kept (under the given name, or its own) where the target has the flag, else dropped and reported.
+    If(Flag, &'static str),
+    /// Kept where the target has the flag, else refused.
+    Needs(Flag, &'static str),
+    /// The gateway answers it itself; the provider need not know.
+    Ours(&'static str),
+    /// By its value: carried, reported or refused as the words say.
+    By(&'static str),
+}
+
+/// A set of JSON types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ty(u8);
+
+pub(super) const STR: Ty = Ty(1);
+pub(super) const NUM: Ty = Ty(2);
+pub(super) const BOOL: Ty = Ty(4);
+pub(super) const OBJ: Ty = Ty(8);
+pub(super) const ARR: Ty = Ty(16);
+pub(super) const ANY: Ty = Ty(31);
+
+impl Ty {
+    pub(super) const fn or(self, other: Ty) -> Ty {
+        Ty(self.0 | other.0)
+    }
+
+    pub(super) fn allows(self, kind: Kind) -> bool {
+        let bit = match kind {
+            Kind::Null => return true,
+            Kind::String => STR,
+            Kind::Number => NUM,
+            Kind::Bool => BOOL,
+            Kind::Object => OBJ,
+            Kind::Array => ARR,
+        };
+        self.0 & bit.0 != 0
+    }
+
+    /// In words, for an error.
+    pub(super) fn words(self) -> String {
+        let names =
+            [(STR, "a string"), (NUM, "a number"), (BOOL, "true or false"), (OBJ, "an object"), (ARR, "an array")];
+        let these: Vec<&str> = names.iter().filter(|(t, _)| self.0 & t.0 != 0).map(|(_, n)| *n).collect();
+        these.join(" or ")
+    }
+}
+
+/// One key of one object. `fates` by target: Chat, Responses, Messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    pub key: &'static str,
+    pub ty: Ty,
+    pub fates: [Fate; 3],
+}
+
+/// One kind of object of a source protocol. `path` is its place, `[]` for any index.
+#[derive(Debug)]
+pub struct Object {
+    pub path: &'static str,
+    pub rows: &'static [Row],
+}
+
+impl Object {
+    pub(super) fn find(&self, is: impl Fn(&str) -> bool) -> Option<(usize, &'static Row)> {
+        self.rows.iter().enumerate().find(|(_, r)| is(r.key))
+    }
+}
+
+/// The column of a target, or `None` for a family that nobody translates to yet.
+pub(super) fn column(target: Protocol) -> Option<usize> {
+    match target {
+        Protocol::OpenaiChat => Some(0),
+        Protocol::OpenaiResponses => Some(1),
+        Protocol::AnthropicMessages => Some(2),
+        _ => None,
+    }
+}
+
+/// The tables of a source. Empty for a family that nobody translates from.
+#[must_use]
+pub fn objects(source: Source) -> &'static [&'static Object] {
+    match source {
+        Source::Protocol(Protocol::OpenaiChat) => openai_chat::TABLES,
+        Source::Protocol(Protocol::OpenaiResponses) => openai_responses::TABLES,
+        Source::Protocol(Protocol::AnthropicMessages) => anthropic_messages::TABLES,
+        Source::Headrace => headrace::TABLES,
+        Source::Protocol(_) => &[],
+    }
+}
+
+/// The table of one ordered pair: every known field's path and fate.
+pub fn rows(source: Source, target: Protocol) -> impl Iterator<Item = (String, Fate)> {
+    let column = column(target);
+    objects(source).iter().flat_map(move |object| {
+        object.rows.iter().filter_map(move |row| {
+            let path = if object.path.is_empty() { row.key.to_owned() } else { format!("{}.{}", object.path, row.key) };
+            Some((path, row.fates[column?]))
+        })
+    })
+}
