@@ -4,8 +4,7 @@
 - A `console` block is commands after `$ `, run in bash one after the other; the lines after a command are its output.
 - `...` in an output stands for anything. `sh` and `toml` blocks are not run.
 
-The blocks of one file share a folder. `.venv/bin/` stands for where our command is, `http://127.0.0.1:8080` for a gateway
-that the test starts.
+The blocks share a folder. `.venv/bin/` stands for where our command is.
 """
 
 import pathlib

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from headrace.requests import REMOVE
-    from headrace.translate import Decoder, filter_response_headers
+    from headrace.translate import Decoder, Encoder, Loss, error_reply, filter_response_headers
 
 __all__ = [
     "REMOVE",
@@ -47,8 +47,10 @@ __all__ = [
     "Attach",
     "Continuation",
     "Decoder",
+    "Encoder",
     "HeadraceError",
     "HostedTool",
+    "Loss",
     "Media",
     "ModelEvent",
     "ModelFinished",
@@ -63,12 +65,16 @@ __all__ = [
     "UnsupportedFeature",
     "Usage",
     "__version__",
+    "error_reply",
     "filter_response_headers",
 ]
 
 # Where each name comes from. Those that are not listed are events.
 _HOMES = {
     "Decoder": "translate",
+    "Encoder": "translate",
+    "Loss": "translate",
+    "error_reply": "translate",
     "HeadraceError": "errors",
     "ProviderError": "errors",
     "UnsupportedFeature": "errors",

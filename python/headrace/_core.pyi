@@ -14,6 +14,7 @@ from headrace.codes import (
     ErrorPhase,
     FinishReason,
     HostedPhase,
+    LossAction,
     Protocol,
     ReasoningKind,
     Transport,
@@ -31,7 +32,9 @@ __all__ = [
     "FailureRef",
     "GatewayConfig",
     "GatewayRef",
+    "Encoder",
     "HostedTool",
+    "Loss",
     "Media",
     "ModelFinished",
     "ModelStarted",
@@ -44,6 +47,7 @@ __all__ = [
     "ToolIntentDelta",
     "ToolIntentProposed",
     "Usage",
+    "error_reply",
     "filter_response_headers",
     "toml_document",
 ]
@@ -691,6 +695,37 @@ class DemoRef:
     def url(self) -> str: ...
     def stop(self) -> None: ...
 
+class Loss:
+    __match_args__: ClassVar[tuple[Literal["path"], Literal["action"]]]
+    def __new__(cls, path: str, action: LossAction) -> Self: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def action(self) -> LossAction: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class Encoder:
+    def __new__(
+        cls,
+        client_protocol: Protocol,
+        *,
+        stream: bool = True,
+        model: str,
+        response_id: str,
+        created: int,
+        include_usage: bool = False,
+        request: bytes | None = None,
+        provider: str | None = None,
+        family: Protocol | None = None,
+    ) -> Self: ...
+    def feed(self, events: Iterable[ModelEvent]) -> bytes: ...
+    def finish(self) -> bytes: ...
+    @property
+    def losses(self) -> list[Loss]: ...
+
+def error_reply(client_protocol: Protocol, event: ProviderErrorEvent) -> tuple[int, list[tuple[str, str]], bytes]: ...
 def filter_response_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]: ...
 def toml_document(
     text: str,

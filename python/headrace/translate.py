@@ -8,12 +8,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace import _bridge
-from headrace._bridge import Decoder
+from headrace._bridge import Decoder, Encoder, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Decoder", "filter_response_headers"]
+    from headrace.codes import Protocol
+    from headrace.events import ProviderErrorEvent
+
+__all__ = ["Decoder", "Encoder", "Loss", "error_reply", "filter_response_headers"]
+
+
+def error_reply(client_protocol: Protocol, event: ProviderErrorEvent) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Tell a client of a failure before anything else has reached it.
+
+    - `client_protocol`: what the client speaks: Chat, Responses or Messages.
+
+    Returns the status, the headers and the body of the answer.
+    """
+    return _bridge.error_reply(client_protocol, event)
 
 
 def filter_response_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -4,10 +4,10 @@ Whole, byte by byte, and at 64 two-way cuts spread over the body; the Rust tests
 """
 
 import pytest
-from tests.support.recordings import FAMILIES, load
 
 from headrace import Decoder
 from headrace.events import is_terminal
+from tests.support.recordings import FAMILIES, load
 
 CUTS = 64
 

@@ -1,6 +1,7 @@
 //! `headrace._core`: the export list, and nothing else.
 
 mod codec;
+mod encoder;
 mod events;
 mod gateway;
 mod text;
@@ -10,6 +11,8 @@ mod toml;
 mod _core {
     #[pymodule_export]
     use crate::codec::{Decoder, filter_response_headers};
+    #[pymodule_export]
+    use crate::encoder::{Encoder, Loss, error_reply};
     #[pymodule_export]
     use crate::events::intent::ToolIntentProposed;
     #[pymodule_export]
