@@ -91,7 +91,7 @@ impl<'a, S: Peer> Connection<'a, S> {
 
     async fn serve(mut self) -> Result<(), Over> {
         loop {
-            let seen = self.request().await?;
+            let (seen, keep_alive) = self.request().await?;
             let reply = self.script.answer(&seen);
             self.shared.tell_request(&seen);
             for play in reply.plays() {
@@ -100,15 +100,16 @@ impl<'a, S: Peer> Connection<'a, S> {
                 }
             }
             self.shared.tell(|facts| facts.replies += 1);
-            if !reply.keeps_alive() {
+            if !keep_alive || !reply.keeps_alive() {
                 let _ = self.stream.shutdown().await;
                 return Ok(());
             }
         }
     }
 
-    async fn request(&mut self) -> Result<Seen, Over> {
-        let (mut seen, mut body, expects_continue) = loop {
+    /// A request, and whether its client wants to send another.
+    async fn request(&mut self) -> Result<(Seen, bool), Over> {
+        let (mut seen, mut body, expects_continue, keep_alive) = loop {
             let read = RequestHead::read(&self.inbox, limits::MAX_HEAD).map_err(|_| Over::Malformed)?;
             if let Some((head, len)) = read {
                 let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
@@ -119,7 +120,7 @@ impl<'a, S: Peer> Connection<'a, S> {
                     headers: head.headers.iter().map(|(n, v)| (n.to_ascii_lowercase(), text(v))).collect(),
                     body: Vec::new(),
                 };
-                let parts = (seen, BodyDecoder::new(head.body), head.expects_continue);
+                let parts = (seen, BodyDecoder::new(head.body), head.expects_continue, head.keep_alive);
                 self.inbox.drain(..len);
                 break parts;
             }
@@ -142,7 +143,7 @@ impl<'a, S: Peer> Connection<'a, S> {
                 return Err(Over::Malformed);
             }
         }
-        Ok(seen)
+        Ok((seen, keep_alive))
     }
 
     /// Read on. A client that is gone ends the connection.
