@@ -1,4 +1,4 @@
-//! Text from the codec as Python `str`, and JSON text as Python values.
+//! Text from the codec as Python `str`, and JSON text as Python values and back.
 //!
 //! 1. A `str` is made straight from the literal on the wire: one allocation and one copy where it is
 //!    plain ASCII, which most deltas are.
@@ -8,11 +8,12 @@
 //! Reading a protocol's fields must not be added: that is the codec's.
 
 use headrace_codec::json::{Kind, Malformed, Scanner};
+use headrace_codec::text::push_json_str;
 use headrace_codec::{Literal, Text};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRecursionError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 /// A `str` of this text. `scratch` is room for decoding escapes, kept by the caller over many texts.
 pub fn to_str<'py>(py: Python<'py>, text: Text<'_>, scratch: &mut String) -> PyResult<Bound<'py, PyString>> {
@@ -117,4 +118,68 @@ fn number<'py>(py: Python<'py>, digits: &[u8]) -> PyResult<Bound<'py, PyAny>> {
 
 fn malformed(error: Malformed) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// Appends a Python value as JSON text. Refuses what JSON has no word for, and text with lone surrogates.
+pub fn push_json(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
+    push_value(value, out, 0)
+}
+
+fn push_value(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    if depth > headrace_codec::limits::MAX_DEPTH {
+        return Err(PyRecursionError::new_err("nested too deep for JSON"));
+    }
+    if value.is_none() {
+        out.extend_from_slice(b"null");
+    } else if let Ok(flag) = value.cast::<PyBool>() {
+        out.extend_from_slice(if flag.is_true() { b"true" } else { b"false" });
+    } else if let Ok(text) = value.cast::<PyString>() {
+        push_json_str(text.to_str()?, out);
+    } else if value.is_instance_of::<PyInt>() {
+        out.extend_from_slice(value.str()?.to_str()?.as_bytes());
+    } else if let Ok(number) = value.cast::<PyFloat>() {
+        let number = number.value();
+        if !number.is_finite() {
+            return Err(PyValueError::new_err("JSON has no infinite numbers and no NaN"));
+        }
+        out.extend_from_slice(format!("{number:?}").as_bytes());
+    } else if let Ok(dict) = value.cast::<PyDict>() {
+        push_members(dict, out, depth)?;
+    } else if let Ok(list) = value.cast::<PyList>() {
+        push_items(list.iter(), out, depth)?;
+    } else if let Ok(tuple) = value.cast::<PyTuple>() {
+        push_items(tuple.iter(), out, depth)?;
+    } else {
+        return Err(PyTypeError::new_err(format!("JSON has no {}", value.get_type().name()?)));
+    }
+    Ok(())
+}
+
+fn push_members(dict: &Bound<'_, PyDict>, out: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    out.push(b'{');
+    for (i, (key, value)) in dict.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        let Ok(key) = key.cast::<PyString>() else {
+            return Err(PyTypeError::new_err("a key of a JSON object is a str"));
+        };
+        push_json_str(key.to_str()?, out);
+        out.push(b':');
+        push_value(&value, out, depth + 1)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn push_items<'py>(items: impl Iterator<Item = Bound<'py, PyAny>>, out: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    out.push(b'[');
+    for (i, item) in items.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        push_value(&item, out, depth + 1)?;
+    }
+    out.push(b']');
+    Ok(())
 }
