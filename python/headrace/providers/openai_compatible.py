@@ -24,6 +24,7 @@ DIALECT_FLAGS: Final = (
     "parallel_tool_calls",
     "custom_tools",
     "required_choice",
+    "allowed_tools",
     "effort",
     "json_schema",
     "images",
