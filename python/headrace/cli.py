@@ -10,6 +10,7 @@ Work that a caller of the library might want must not be added here: it belongs 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, get_args
 
 import click
@@ -18,6 +19,8 @@ from headrace.codes import End, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from headrace.registry import Registry
 
 __all__ = ["main"]
 
@@ -106,6 +109,76 @@ def normalize(
     except BrokenPipeError:
         sys.stderr.close()  # the reader has left, and Python would say so at exit
         sys.exit(1)
+
+
+@main.command()
+@click.option("--config", "path", type=click.Path(path_type=Path), help="The file; by default as `check` finds it.")
+@click.option("--host", help="The address to listen on, instead of the configuration's.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port, instead of the configuration's; 0 is any.")
+def serve(path: Path | None, host: str | None, port: int | None) -> None:
+    """Run the gateway in the foreground."""
+    import os
+
+    from headrace.config import ConfigurationError
+    from headrace.startup import configure
+
+    said = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    try:
+        setup = configure(path, environ=os.environ, server=said)
+    except ConfigurationError as error:
+        click.echo(error, err=True)
+        sys.exit(2)
+    _report_plugins(setup.registry)
+    from headrace.server import serve as run
+
+    try:
+        run(setup.config, registry=setup.registry, reloader=setup.reloader)
+    except OSError as error:
+        server = setup.config.server
+        click.echo(f"headrace: cannot listen on {server.host} port {server.port}: {error.strerror or error}", err=True)
+        sys.exit(1)
+
+
+@main.command()
+@click.option("--config", "path", type=click.Path(path_type=Path), help="The file to check.")
+@click.option("--schema", is_flag=True, help="Print the file's JSON schema, for an editor, and check nothing.")
+@click.option("--kinds", is_flag=True, help="List the kinds of provider with their wires, and check nothing.")
+def check(path: Path | None, *, schema: bool, kinds: bool) -> None:
+    """Check the configuration: one line for each fault, with file, line, key and the way out.
+
+    Looked for at --config, $HEADRACE_CONFIG and in the user's configuration directory. Ends with 1 if it is refused.
+    """
+    import os
+
+    from headrace.config import ConfigurationError, json_schema
+    from headrace.registry import Registry
+    from headrace.startup import configure
+
+    if schema:
+        import orjson
+
+        click.echo(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2))
+        return
+    try:
+        registry = Registry()
+        if kinds:
+            for kind, definition in registry.definitions.items():
+                wires = ",".join(dict.fromkeys(one.protocol for one in definition.capabilities))
+                click.echo(f"{kind}\t{wires}\t{definition.base_url or '-'}\t{definition.environment or '-'}")
+            return
+        setup = configure(path, environ=os.environ, registry=registry)
+    except ConfigurationError as error:
+        click.echo(error)
+        sys.exit(1)
+    _report_plugins(registry)
+    rows = ", ".join(row.id for row in setup.config.providers) or "none"
+    keys = len(setup.config.keys)
+    click.echo(f"{setup.path or 'no file, by the environment'}: ok; providers: {rows}; keys: {keys or 'none'}")
+
+
+def _report_plugins(registry: Registry) -> None:
+    for broken in registry.broken:
+        click.echo(f"headrace: the plug-in {broken.source} is left out: {broken.reason}", err=True)
 
 
 def _pieces(file: IO[bytes], *, by_line: bool, wrapped: bool) -> Iterator[bytes]:

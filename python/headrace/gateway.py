@@ -29,7 +29,7 @@ from headrace.requests import (
     RuntimeMap,
     Settlement,
 )
-from headrace.selectors import Names, Pattern, Unresolved, check_names
+from headrace.selectors import Names, Pattern, Unresolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.plugins import Capability, ProviderDefinition
     from headrace.registry import Registry
 
-__all__ = ["Gateway", "check_selectors"]
+__all__ = ["Gateway"]
 
 _LOG = logging.getLogger("headrace.gateway")
 
@@ -46,16 +46,6 @@ _LOG = logging.getLogger("headrace.gateway")
 BYTES_PER_TOKEN: Final = 4
 _PROTOCOLS: Final = ("openai_chat", "openai_responses", "anthropic_messages")
 _COUNTING: Final = "anthropic_messages"
-
-
-def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
-    """Find what is wrong with the names of a configuration. One of the checks that its loading takes."""
-    from headrace.config import guess
-
-    ids = [row.id for row in config.providers]
-    return list(
-        check_names(models=config.models, profiles=config.bindings, providers=ids, like=lambda word: guess(word, ids))
-    )
 
 
 @dataclass(frozen=True, slots=True)

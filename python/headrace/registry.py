@@ -110,7 +110,7 @@ class Registry:
             try:
                 definitions = tuple(_offered(point.load()))
             except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way, and must not take us along
-                broken.append(Broken(source, f"{type(error).__name__}: {error}"))
+                broken.append(Broken(source, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"))
                 continue
             for definition in definitions:
                 kind = definition.kind

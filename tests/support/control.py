@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.config import Config, parse
-from headrace.gateway import Gateway, check_selectors
+from headrace.gateway import Gateway
 from headrace.registry import Registry
 from headrace.requests import Failure
+from headrace.startup import check_selectors
 
 
 @dataclass(frozen=True)

@@ -92,3 +92,37 @@ def test_a_reader_that_leaves_is_no_traceback():
     done = subprocess.run(["bash", "-c", command], input=CHAT * 5000, capture_output=True, check=False)
     assert b"Traceback" not in done.stderr
     assert b"Exception" not in done.stderr
+
+
+def test_check_says_what_is_fine(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('[[providers]]\nid = "d"\nkind = "demo"\n')
+    done = headrace("check", "--config", str(file))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == f"{file}: ok; providers: d; keys: none\n"
+
+
+def test_check_says_each_fault_in_a_line_and_ends_with_1(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('[server]\nprot = 1\n[[providers]]\nid = "d"\nkind = 7\n')
+    done = headrace("check", "--config", str(file))
+    assert done.returncode == 1
+    first, second = done.stdout.decode().splitlines()
+    assert first.startswith(f"{file}:2:1: server.prot: unknown key, did you mean 'port'?")
+    assert second == f"{file}:5:1: providers[0].kind: must be a valid string"
+
+
+def test_check_prints_the_schema_and_the_kinds():
+    schema = json.loads(headrace("check", "--schema").stdout)
+    assert {"server", "providers", "store", "profiles", "models", "keys"} == set(schema["properties"])
+    kinds = dict(line.split("\t", 1) for line in headrace("check", "--kinds").stdout.decode().splitlines())
+    assert kinds["anthropic"] == "anthropic_messages\thttps://api.anthropic.com\tANTHROPIC_API_KEY"
+
+
+def test_serve_refuses_a_bad_configuration_with_2(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("[server]\nport = no\n")
+    done = headrace("serve", "--config", str(file))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith(f"{file}:2:")
+    assert headrace("serve", "--port", "70000").returncode == 2

@@ -6,9 +6,11 @@ Never here: a file, and any look beyond loopback.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.config._schema import Config, Credential, Provider
+from headrace.config._errors import ConfigurationError, Problem
+from headrace.config._load import beyond_schema
+from headrace.config._schema import Config, Credential, Provider, Server
 from headrace.requests import Secret
 
 if TYPE_CHECKING:
@@ -48,12 +50,19 @@ def listens(port: int) -> bool:
 
 
 def from_environment(
-    environ: Mapping[str, str], known: Iterable[Known], *, probe: Callable[[int], bool] = listens
+    environ: Mapping[str, str],
+    known: Iterable[Known],
+    *,
+    probe: Callable[[int], bool] = listens,
+    server: Mapping[str, Any] | None = None,
 ) -> Config:
     """Make a configuration of what is there.
 
     - `known`: the definitions; those whose variable is set get a row of their kind's name.
     - `probe`: whether a port of loopback is listened on.
+    - `server`: keys of `[server]` that the command line says.
+
+    Raises `ConfigurationError`: what the command line says cannot be.
     """
     rows: list[Provider] = []
     models: dict[str, str] = {}
@@ -69,4 +78,8 @@ def from_environment(
     if probe(LOCAL_PORT):
         rows.append(Provider(id="ollama", kind="openai_compatible", base_url=f"http://127.0.0.1:{LOCAL_PORT}/v1"))
     rows.append(Provider(id="demo", kind="demo"))
-    return Config(providers=tuple(rows), models=models)
+    config = Config(server=Server(**(server or {})), providers=tuple(rows), models=models)
+    faults = [Problem(message, f"--{path[-1]}") for path, message in beyond_schema(config)]
+    if faults:
+        raise ConfigurationError(faults)
+    return config

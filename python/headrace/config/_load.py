@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -21,13 +22,14 @@ from headrace.config._errors import ConfigurationError, Problem, key_text
 from headrace.config._schema import Config, Path, Provider, schema_errors
 from headrace.requests import Secret
 
-__all__ = ["Check", "Source", "find", "is_loopback", "load", "parse"]
+__all__ = ["Check", "Source", "beyond_schema", "find", "is_loopback", "load", "parse"]
 
 #: A configuration is written by people; more than this is a wrong file.
 FILE_LIMIT: Final = 4 * 1024 * 1024
 #: A key or a token; more than this is a wrong file.
 SECRET_LIMIT: Final = 64 * 1024
 
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _NO_LITERAL: Final = (
     'a secret does not stand in this file: write "env:NAME" or "file:PATH", or set server.danger_literal_secrets = true'
 )
@@ -46,9 +48,13 @@ class Source:
     name: str
     values: dict[str, Any]
     places: Mapping[Path, tuple[int, int]]
+    #: Keys of `[server]` that the command line said instead.
+    said: frozenset[str] = frozenset()
 
     def problem(self, path: Path, message: str) -> Problem:
         """Place a fault at its key, or at the nearest table around it."""
+        if path[:1] == ("server",) and path[1:2] and path[1] in self.said:
+            return Problem(message, f"--{path[1]}")
         for end in range(len(path), 0, -1):
             place = self.places.get(path[:end])
             if place is not None:
@@ -80,8 +86,16 @@ def find(explicit: FilePath | None, environ: Mapping[str, str]) -> FilePath | No
     return path if path.is_file() else None
 
 
-def load(path: FilePath, *, environ: Mapping[str, str], checks: Sequence[Check] = ()) -> Config:
+def load(
+    path: FilePath,
+    *,
+    environ: Mapping[str, str],
+    checks: Sequence[Check] = (),
+    server: Mapping[str, Any] = _NOTHING,
+) -> Config:
     """Read and check a configuration file.
+
+    - `server`: keys of `[server]` that the command line says instead.
 
     Raises `ConfigurationError`: it cannot be read, or something in it is wrong.
     """
@@ -98,11 +112,17 @@ def load(path: FilePath, *, environ: Mapping[str, str], checks: Sequence[Check] 
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigurationError([Problem("is not UTF-8; save it as UTF-8", file=name, line=line)]) from None
-    return parse(text, name=name, folder=path.parent, environ=environ, checks=checks)
+    return parse(text, name=name, folder=path.parent, environ=environ, checks=checks, server=server)
 
 
 def parse(
-    text: str, *, name: str, folder: FilePath, environ: Mapping[str, str], checks: Sequence[Check] = ()
+    text: str,
+    *,
+    name: str,
+    folder: FilePath,
+    environ: Mapping[str, str],
+    checks: Sequence[Check] = (),
+    server: Mapping[str, Any] = _NOTHING,
 ) -> Config:
     """Check a configuration's text.
 
@@ -115,13 +135,14 @@ def parse(
     if fault is not None:
         line, column, message = fault
         raise ConfigurationError([Problem(f"no TOML: {message}", "", name, line, column)])
-    source = Source(name, values, places)
+    source = Source(name, values, places, frozenset(server))
     config, faults = schema_errors(values)
     if config is None:
         raise source.refusal(faults)
+    config = replace(config, server=replace(config.server, **server))
     resolver = _References(config, folder, environ)
     config = resolver.resolved()
-    faults = (*resolver.faults, *_beyond_schema(config), *(found for check in checks for found in check(config)))
+    faults = (*resolver.faults, *beyond_schema(config), *(found for check in checks for found in check(config)))
     if faults:
         raise source.refusal(faults)
     return config
@@ -210,7 +231,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
+def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
+    """Find what is wrong with several keys together, or with one in a way that a type cannot say."""
     server = config.server
     if not is_loopback(server.host) and not config.keys and not server.danger_open:
         yield (

@@ -1,0 +1,70 @@
+"""From a command line and an environment to a checked configuration with its registry, and to what watches the file.
+
+Never here: a decision, a listener.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.config import Reloader, find, from_environment, guess, load, stamp_of
+from headrace.registry import Registry
+from headrace.selectors import check_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from headrace.config import Config
+
+__all__ = ["Setup", "check_selectors", "configure"]
+
+
+def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
+    """Find what is wrong with the names of a configuration. One of the checks that its loading takes."""
+    ids = [row.id for row in config.providers]
+    found = check_names(
+        models=config.models, profiles=config.bindings, providers=ids, like=lambda word: guess(word, ids)
+    )
+    return list(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a gateway is started with."""
+
+    config: Config
+    registry: Registry
+    #: None without a file: there is nothing to watch.
+    reloader: Reloader | None
+    #: None: from the environment.
+    path: Path | None
+
+
+def configure(
+    explicit: Path | None,
+    *,
+    environ: Mapping[str, str],
+    server: Mapping[str, Any] | None = None,
+    registry: Registry | None = None,
+) -> Setup:
+    """Find, read and check the configuration; without a file, make one of what the environment holds.
+
+    - `explicit`: the file that the command line names.
+    - `server`: keys of `[server]` that the command line says instead.
+
+    Raises `ConfigurationError`: something in it is wrong.
+    """
+    registry = registry if registry is not None else Registry()
+    said = server or {}
+    path = find(explicit, environ)
+    if path is None:
+        return Setup(from_environment(environ, registry.definitions.values(), server=said), registry, None, None)
+
+    def read() -> Config:
+        return load(path, environ=environ, checks=(registry.check, check_selectors), server=said)
+
+    # The watch begins before the first read: a change between the two must not be missed.
+    reloader = Reloader(read, lambda: stamp_of(path))
+    return Setup(read(), registry, reloader, path)
