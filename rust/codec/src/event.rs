@@ -398,7 +398,11 @@ fn push_intent(intent: &ToolIntent<'_>, out: &mut Vec<u8>) {
     code("kind", intent.kind.code(), out);
     out.extend_from_slice(b",\"input\":");
     match intent.kind {
-        CallKind::Function => out.extend_from_slice(intent.input_json().trim().as_bytes()),
+        // One event is one line: in JSON a line end stands only between tokens, where a space does as well.
+        CallKind::Function => {
+            let one_line = |b| if matches!(b, b'\n' | b'\r') { b' ' } else { b };
+            out.extend(intent.input_json().trim().bytes().map(one_line));
+        }
         CallKind::Custom => intent.raw_input_text.push_json_string(out),
     }
     text_of("raw_input_text", intent.raw_input_text, out);

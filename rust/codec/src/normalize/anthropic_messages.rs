@@ -281,7 +281,7 @@ impl AnthropicMessages {
         let Some(at) = self.position(Some(index)) else { return };
         let (_, open) = self.open.remove(at);
         if let Open::Call { number, .. } = open {
-            if let Some(input) = block.input.filter(|raw| !is_empty_object(raw)) {
+            if let Some(input) = block.input {
                 out.call_value(number, input);
             }
             self.waiting = Some(number);
