@@ -194,3 +194,38 @@ fn recordings_come_back_as_they_were_through_every_client_protocol() {
     }
     assert!(wrong.is_empty(), "{} of {count} differ", wrong.len());
 }
+
+/// A stream that is cut says so to every client, wherever it is cut; it ends well only where its own end had come.
+#[test]
+fn a_stream_cut_at_any_byte_is_an_error_to_every_client() {
+    let chosen = [
+        "anthropic_messages/claude-opus-4-6-tool.sse",
+        "openai_chat/gpt-4o-mini-truncated-args-max-tokens-tool.sse",
+        "openai_responses/lmstudio-tool-call.jsonl",
+    ];
+    let recorded: Vec<_> = recorded().into_iter().filter(|(file, ..)| chosen.contains(&file.as_str())).collect();
+    for (file, family, bytes) in recorded {
+        // Every byte of the small ones; the cost grows with the square.
+        for cut in (0..bytes.len()).step_by(bytes.len() / 2500 + 1) {
+            let whole = recordings::decode(DecoderConfig::new(family), &[&bytes[..cut]], End::Reset);
+            let ends_well = whole[whole.len() - 1]["type"] == "model.finished";
+            for client in CLIENTS {
+                let (out, _) = cut_at(config(client), family, &bytes[..cut]);
+                let events = recordings::decode(DecoderConfig::new(client), &[&out], End::Eof);
+                let got = answer(&events);
+                assert_eq!(got.end != "error", ends_well, "{file} cut at {cut} for {}", client.name());
+                let proposed = |events: &[Value]| events.iter().filter(|e| e["type"] == "tool_intent.proposed").count();
+                assert!(proposed(&events) <= proposed(&whole), "{file} cut at {cut}: a half call became whole");
+            }
+        }
+    }
+}
+
+fn cut_at(config: EncoderConfig, family: Protocol, bytes: &[u8]) -> (Vec<u8>, Encoder) {
+    let (mut decoder, mut encoder, mut out) =
+        (Decoder::new(DecoderConfig::new(family)), Encoder::new(config), Vec::new());
+    let mut sink = Encoding { encoder: &mut encoder, out: &mut out };
+    decoder.feed(bytes, &mut sink);
+    decoder.finish(End::Reset, &mut sink);
+    (out, encoder)
+}
