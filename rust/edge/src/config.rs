@@ -20,6 +20,29 @@ pub struct EdgeConfig {
     /// From a request's first byte to the end of its head.
     pub header_timeout: Duration,
     pub guard: Guard,
+    pub pace: Pace,
+}
+
+/// Times that nobody has yet wanted to set, but that tests must.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub keep_alive: Duration,
+    pub body_silence: Duration,
+    pub commit_after: Duration,
+    pub keep_alive_after: Duration,
+    pub stalled: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            keep_alive: limits::KEEP_ALIVE,
+            body_silence: limits::BODY_SILENCE,
+            commit_after: limits::COMMIT_AFTER,
+            keep_alive_after: limits::KEEP_ALIVE_AFTER,
+            stalled: limits::STALLED,
+        }
+    }
 }
 
 impl Default for EdgeConfig {
@@ -31,6 +54,7 @@ impl Default for EdgeConfig {
             header_limit: limits::HEADER_LIMIT,
             header_timeout: limits::HEADER_TIMEOUT,
             guard: Guard::default(),
+            pace: Pace::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use headrace_codec::Protocol;
 use headrace_codec::request::{Facts, inspect};
@@ -132,7 +133,7 @@ impl Connection {
                     Poll::Ready(Ok(_)) if fresh => began = Instant::now(),
                     Poll::Ready(Ok(_)) => {}
                     Poll::Pending if fresh => {
-                        let over = self.alarm.poll(cx, idle_since + limits::KEEP_ALIVE);
+                        let over = self.alarm.poll(cx, idle_since + config.pace.keep_alive);
                         return over.map(|()| HeadEnd::Over);
                     }
                     Poll::Pending => {
@@ -253,7 +254,7 @@ impl Connection {
 
     /// Sends out the rest of an answer.
     async fn done(&mut self, keep_alive: bool) -> Next {
-        if flush(&mut self.client, &mut self.alarm).await.is_err() {
+        if flush(&mut self.client, &mut self.alarm, self.worker.config.pace.stalled).await.is_err() {
             return Next::Drop;
         }
         if keep_alive && !self.worker.draining.get() { Next::Keep } else { Next::Close }
@@ -261,7 +262,9 @@ impl Connection {
 
     /// Reads a request's body, within the limit.
     async fn body(&mut self, kind: BodyKind) -> Result<Vec<u8>, BodyTrouble> {
-        flush(&mut self.client, &mut self.alarm).await.map_err(|Gone| BodyTrouble::Gone)?;
+        flush(&mut self.client, &mut self.alarm, self.worker.config.pace.stalled)
+            .await
+            .map_err(|Gone| BodyTrouble::Gone)?;
         match kind {
             BodyKind::None | BodyKind::UntilClose => Ok(Vec::new()),
             // Checked against the limit with the head.
@@ -273,6 +276,7 @@ impl Connection {
     async fn body_of(&mut self, len: usize) -> Result<Vec<u8>, BodyTrouble> {
         let ahead = &mut self.client.ahead;
         let mut body = if ahead.len() <= len { take(ahead) } else { ahead.drain(..len).collect() };
+        let silence = self.worker.config.pace.body_silence;
         let mut last = Instant::now();
         poll_fn(|cx| {
             while body.len() < len {
@@ -286,7 +290,7 @@ impl Connection {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(BodyTrouble::Gone)),
                     Poll::Ready(Ok(_)) => last = Instant::now(),
                     Poll::Pending => {
-                        return self.alarm.poll(cx, last + limits::BODY_SILENCE).map(|()| Err(slow_body()));
+                        return self.alarm.poll(cx, last + silence).map(|()| Err(slow_body()));
                     }
                 }
             }
@@ -300,6 +304,7 @@ impl Connection {
         let mut decoder = BodyDecoder::new(BodyKind::Chunked);
         let mut body = Vec::new();
         let limit = self.worker.config.body_limit;
+        let silence = self.worker.config.pace.body_silence;
         let mut last = Instant::now();
         let mut input = take(&mut self.client.ahead);
         loop {
@@ -325,7 +330,7 @@ impl Connection {
                 match read {
                     Poll::Ready(Ok(())) if !input.is_empty() => Poll::Ready(Ok(())),
                     Poll::Ready(_) => Poll::Ready(Err(BodyTrouble::Gone)),
-                    Poll::Pending => self.alarm.poll(cx, last + limits::BODY_SILENCE).map(|()| Err(slow_body())),
+                    Poll::Pending => self.alarm.poll(cx, last + silence).map(|()| Err(slow_body())),
                 }
             })
             .await?;
@@ -370,7 +375,7 @@ fn bad_head(error: HeadError) -> Problem {
 }
 
 /// Sends out what is unsent, as fast as the client takes it.
-pub(crate) async fn flush(client: &mut ClientSocket, alarm: &mut Alarm) -> Result<(), Gone> {
+async fn flush(client: &mut ClientSocket, alarm: &mut Alarm, stalled: Duration) -> Result<(), Gone> {
     let mut total = client.total();
     let mut moved = Instant::now();
     poll_fn(|cx| {
@@ -382,7 +387,7 @@ pub(crate) async fn flush(client: &mut ClientSocket, alarm: &mut Alarm) -> Resul
             total = client.total();
             moved = Instant::now();
         }
-        alarm.poll(cx, moved + limits::STALLED).map(|()| Err(Gone))
+        alarm.poll(cx, moved + stalled).map(|()| Err(Gone))
     })
     .await
 }

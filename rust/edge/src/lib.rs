@@ -28,7 +28,7 @@ mod settle;
 mod terms;
 mod upstream;
 
-pub use config::EdgeConfig;
+pub use config::{EdgeConfig, Pace};
 pub use listener::Edge;
 pub use mailbox::{Reply, deliver};
 pub use policy::Policy;

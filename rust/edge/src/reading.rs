@@ -260,6 +260,16 @@ impl Reading {
         }
     }
 
+    /// Nobody wants the rest: what is known, and not told yet, is still learned.
+    pub(crate) fn abort(&mut self) {
+        if !self.is_done() {
+            self.decoder.finish(
+                End::Aborted,
+                &mut Ear { tally: &mut self.tally, kind: &mut Kind::Failure, out: &mut Vec::new() },
+            );
+        }
+    }
+
     /// What encoding anew could not carry.
     pub(crate) fn losses(&self) -> &[Loss] {
         match &self.kind {

@@ -86,6 +86,7 @@ struct Run<'a> {
     wrote_at: Instant,
     total: u64,
     read_size: usize,
+    closed: bool,
 }
 
 impl Relay<'_> {
@@ -98,15 +99,22 @@ impl Relay<'_> {
             over: None,
             wrote_at: Instant::now(),
             read_size: limits::READ_FIRST,
+            closed: false,
         };
         let outcome = poll_fn(|cx| run.poll(cx)).await;
-        run.end(outcome)
+        run.close(&outcome);
+        outcome
     }
 }
 
 impl Run<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         loop {
+            if self.relay.client.is_clear()
+                && let Some(outcome) = self.over.take()
+            {
+                return Poll::Ready(outcome);
+            }
             if self.relay.client.poll_gone(cx).is_ready() {
                 return Poll::Ready(Outcome::Gone);
             }
@@ -116,9 +124,7 @@ impl Run<'_> {
                     Poll::Ready(Err(_)) => return Poll::Ready(Outcome::Gone),
                     Poll::Pending => return self.stalled(cx),
                 }
-            }
-            if let Some(outcome) = self.over.take() {
-                return Poll::Ready(outcome);
+                continue;
             }
             // Given away only with an outcome.
             let Some(attempt) = &mut self.attempt else { return Poll::Ready(Outcome::Broken) };
@@ -151,7 +157,7 @@ impl Run<'_> {
             self.total = total;
             self.wrote_at = Instant::now();
         }
-        self.relay.alarm.poll(cx, self.wrote_at + limits::STALLED).map(|()| Outcome::Gone)
+        self.relay.alarm.poll(cx, self.wrote_at + self.relay.worker.config.pace.stalled).map(|()| Outcome::Gone)
     }
 
     fn begin(&mut self, head: Head) {
@@ -310,7 +316,7 @@ impl Run<'_> {
         if error.phase == ErrorPhase::Streaming {
             error.phase = ErrorPhase::BeforeCommit;
         }
-        let passed = headrace_codec::headers::filter(&answer.head.headers);
+        let passed = answer.head.passed();
         let headers = passed.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
         let told = matches!(answer.reading.kind, Kind::Failure).then(|| take(&mut answer.before));
         let content_type = answer.head.header("content-type").unwrap_or("application/json").to_owned();
@@ -372,13 +378,13 @@ impl Run<'_> {
             return Poll::Pending;
         }
         if !answer.committed {
-            let due = self.relay.alarm.poll(cx, answer.head_at + limits::COMMIT_AFTER);
+            let due = self.relay.alarm.poll(cx, answer.head_at + self.relay.worker.config.pace.commit_after);
             return due.map(|()| self.commit(false));
         }
         if !answer.reading.at_boundary() {
             return Poll::Pending;
         }
-        self.relay.alarm.poll(cx, self.wrote_at + limits::KEEP_ALIVE_AFTER).map(|()| {
+        self.relay.alarm.poll(cx, self.wrote_at + self.relay.worker.config.pace.keep_alive_after).map(|()| {
             let mut sign = Vec::new();
             answer.reading.keep_alive(self.relay.terms.client_protocol, &mut sign);
             if !sign.is_empty() && self.relay.client.send(answer.framing, &[&sign], false).is_err() {
@@ -388,26 +394,37 @@ impl Run<'_> {
         })
     }
 
-    /// Closes the books.
-    fn end(self, outcome: Outcome) -> Outcome {
-        let Run { relay, attempt, answer, .. } = self;
-        let ledger = relay.ledger;
+    /// Closes the books, once.
+    fn close(&mut self, outcome: &Outcome) {
+        let ledger = &mut *self.relay.ledger;
         let account = &mut ledger.account;
-        account.bytes_sent += attempt.map_or(0, |a| a.bytes_sent());
-        if let Some(mut answer) = answer {
+        account.bytes_sent += self.attempt.take().map_or(0, |a| a.bytes_sent());
+        if let Some(mut answer) = self.answer.take() {
             account.bytes_received += answer.reading.bytes;
-            let passed = headrace_codec::headers::filter(&answer.head.headers);
+            let passed = answer.head.passed();
             account.headers = passed.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+            if matches!(outcome, Outcome::Gone) {
+                answer.reading.abort();
+            }
             if !matches!(outcome, Outcome::Failed(_)) {
                 ledger.read(&mut answer.reading);
             }
         }
-        match &outcome {
+        match outcome {
             Outcome::Failed(failed) => ledger.failed(failed.error.clone()),
             Outcome::Gone => ledger.gone(),
             Outcome::Told | Outcome::Broken => {}
         }
-        outcome
+        self.closed = true;
+    }
+}
+
+impl Drop for Run<'_> {
+    /// The process stops: what is known so far is kept, as if the client had left.
+    fn drop(&mut self) {
+        if !self.closed {
+            self.close(&Outcome::Gone);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use headrace_edge::{EdgeConfig, Guard};
+use headrace_edge::{EdgeConfig, Guard, Pace};
 use headrace_kernel::Roots;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -54,6 +54,7 @@ impl GatewayConfig {
             header_limit,
             header_timeout: Duration::try_from_secs_f64(header_timeout).map_err(|e| invalid(e.to_string()))?,
             guard: Guard { loopback_only, hosts, origins },
+            pace: Pace::default(),
         };
         Ok(Self { edge, roots, extra_ca })
     }
