@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.conftest import ROOT
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)

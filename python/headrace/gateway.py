@@ -45,6 +45,8 @@ _LOG = logging.getLogger("headrace.gateway")
 #: Bytes of JSON per token, for an estimate that says that it is one.
 BYTES_PER_TOKEN: Final = 4
 _PROTOCOLS: Final = ("openai_chat", "openai_responses", "anthropic_messages")
+_UNAVAILABLE: Final = 503
+_OVERLOADED: Final = 529
 _COUNTING: Final = "anthropic_messages"
 
 
@@ -79,6 +81,7 @@ class _Running:
 
     attempts: CredentialAttempts
     runtime: RuntimeMap
+    client: str
 
 
 class Gateway:
@@ -149,7 +152,7 @@ class Gateway:
         running = self._running[failure.token]
         step = running.attempts.next(failure, now=self._clock(), random=self._random)
         self._log_last(failure.token, running)
-        return step
+        return _in_words_of(running.client, step) if isinstance(step, Refusal) else step
 
     def settle(self, settlement: Settlement) -> None:
         """Take note of what a plan came to. A settlement of nothing that runs is said in the log and is no error."""
@@ -182,6 +185,7 @@ class Gateway:
         self, request: Request, key: GatewayKey | None, row: _Row, wire: Capability, model: str, *, path: str = ""
     ) -> Plan | Refusal:
         now = self._clock()
+        client = request.protocol or wire.protocol
         attempts = CredentialAttempts(
             pool=row.pool,
             model=model,
@@ -192,7 +196,7 @@ class Gateway:
         )
         refused = attempts.choose(now=now, random=self._random)
         if refused is not None:
-            return refused
+            return _in_words_of(client, refused)
         runtime = RuntimeMap(
             provider=row.id,
             kind=row.definition.kind,
@@ -205,14 +209,14 @@ class Gateway:
             deadlines=row.deadlines,
         )
         prepared = wire.prepare(runtime, request)
-        relay: Relay = "verbatim" if wire.protocol == request.protocol else "normalised"
+        relay: Relay = "verbatim" if wire.protocol == client else "normalised"
         if path:
             prepared = replace(prepared, url=prepared.url + path)
             relay = "opaque"
         spec = attempts.begin(prepared, now=now)
         self._token += 1
-        self._running[self._token] = _Running(attempts, runtime)
-        return Plan(token=self._token, spec=spec, client_protocol=request.protocol or wire.protocol, relay=relay)
+        self._running[self._token] = _Running(attempts, runtime, client)
+        return Plan(token=self._token, spec=spec, client_protocol=client, relay=relay)
 
     def _log_last(self, token: int, running: _Running) -> None:
         record = running.attempts.records[-1]
@@ -307,6 +311,13 @@ def _route(request: Request, tables: _Tables) -> tuple[_Row, Capability, str] | 
         message=f"{name!r} asks {route.provider!r} for {asked}; that provider has: {able}",
         param="model",
     )
+
+
+def _in_words_of(client: str, refusal: Refusal) -> Refusal:
+    """Overload has a status of its own in Messages."""
+    if client == "anthropic_messages" and refusal.status == _UNAVAILABLE:
+        return replace(refusal, status=_OVERLOADED)
+    return refusal
 
 
 def _conversation(request: Request, key: GatewayKey | None) -> str | None:

@@ -15,7 +15,7 @@ No I/O, no provider's field names.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -232,6 +232,11 @@ class PreparedRequest:
     deadlines: Deadlines = Deadlines()
     think_tags: bool = False
     usage_asked: bool = False
+
+    def with_headers(self, *headers: tuple[str, str]) -> PreparedRequest:
+        """Give the same request with these headers, each in the place of one that has its name."""
+        names = {name for name, _ in headers}
+        return replace(self, headers=(*(one for one in self.headers if one[0] not in names), *headers))
 
     def __repr__(self) -> str:
         return f"PreparedRequest({self.method} {_site(self.url)}, {self.protocol})"

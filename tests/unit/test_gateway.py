@@ -176,6 +176,16 @@ def test_the_last_failure_is_the_answer_or_the_pool_is():
     assert (refused.code, refused.retry_at) == ("credential_pool_exhausted", 1_000_100.0)
 
 
+def test_a_pool_that_cools_answers_503_and_529_to_a_client_of_messages():
+    of = gateway(TEXT, ENVIRON)
+    made = plan(of)
+    of.next(failure("overloaded", token=made.token, status=503))
+    of.next(failure("overloaded", token=made.token, attempt=2, status=503))
+    told = {client: of.decide(FakeRequest(protocol=client)) for client in ("openai_chat", "anthropic_messages")}
+    assert {client: no.status for client, no in told.items()} == {"openai_chat": 503, "anthropic_messages": 529}
+    assert all(no.code == "server_is_overloaded" and no.retry_at for no in told.values())
+
+
 def test_what_broke_after_the_commit_marks_and_a_client_that_left_does_not():
     of = gateway(TEXT, ENVIRON)
     made = plan(of, model="oai/m")

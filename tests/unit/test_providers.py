@@ -6,7 +6,7 @@ from support.control import FakeRequest
 from headrace.plugins import Capability, ProviderDefinition, bearer
 from headrace.providers import anthropic, openai, openai_compatible
 from headrace.providers._wires import endpoint
-from headrace.providers.openai_compatible import Settings
+from headrace.providers.openai_compatible import DIALECT_FLAGS, Settings
 from headrace.registry import Registry
 from headrace.requests import Deadlines, RuntimeMap, Secret
 
@@ -194,6 +194,13 @@ def test_a_compatible_server_has_its_dialect():
     assert request.recipes[0].target_flags[0] == "anthropic_compatible"
     assert dict(made.headers)["anthropic-version"] == "2023-06-01"
     assert not made.think_tags
+
+
+def test_the_dialects_flags_are_the_translations(root):
+    text = (root / "rust/codec/src/request/flags.rs").read_text(encoding="utf-8")
+    body = text[text.index("flags! {") : text.index("/// The set of flags")]
+    names = [line.split('"')[1] for line in body.splitlines() if ' = "' in line]
+    assert tuple(names) == DIALECT_FLAGS
 
 
 def test_vendors_that_refuse_the_usage_option_are_not_asked():
