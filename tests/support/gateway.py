@@ -1,0 +1,154 @@
+"""A gateway as users start it, and an upstream that answers by a script."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: A test that waits longer for a line of the gateway's is stuck.
+PATIENCE_S = 20
+
+
+@dataclass
+class Seen:
+    """A request as the upstream saw it."""
+
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Upstream:
+    """Answers with what the script says next: `(status, headers, body)`; the last one again and again."""
+
+    url: str = ""
+    script: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+
+    def keys(self) -> list[str | None]:
+        return [one.headers.get("authorization") or one.headers.get("x-api-key") for one in self.seen]
+
+
+@contextmanager
+def upstream(*script: tuple[int, dict[str, str], bytes]) -> Iterator[Upstream]:
+    told = Upstream(script=list(script))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            told.seen.append(Seen(self.path, {k.lower(): v for k, v in self.headers.items()}, json.loads(body)))
+            status, headers, answer = told.script.pop(0) if len(told.script) > 1 else told.script[0]
+            self.send_response(status)
+            for name, value in {"content-type": "application/json", **headers}.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    told.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Served:
+    """A gateway's process."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._more = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", self.line("listening on"))
+        assert found
+        self.port = int(found[1])
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        for line in self.process.stderr:
+            with self._more:
+                self.lines.append(line.rstrip("\n"))
+                self._more.notify_all()
+        with self._more:
+            self.lines.append("(ended)")
+            self._more.notify_all()
+
+    def line(self, words: str) -> str:
+        """Wait for a line on standard error, and take it and those before it away."""
+        with self._more:
+
+            def there() -> bool:
+                return any(words in line or line == "(ended)" for line in self.lines)
+
+            assert self._more.wait_for(there, PATIENCE_S), self.lines
+            for at, line in enumerate(self.lines):
+                if words in line:
+                    del self.lines[: at + 1]
+                    return line
+            raise AssertionError(self.lines)
+
+    def ask(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any, Any]:
+        """Ask, and give the status, the headers and the body (read as JSON if it is)."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        try:
+            if body is None:
+                connection.request("GET", path, headers=headers or {})
+            else:
+                sent = {"content-type": "application/json", **(headers or {})}
+                connection.request("POST", path, json.dumps(body), sent)
+            response = connection.getresponse()
+            raw = response.read()
+        finally:
+            connection.close()
+        is_json = (response.getheader("content-type") or "").startswith("application/json")
+        return response.status, response.headers, json.loads(raw) if is_json else raw.decode()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join()
+        assert self.process.stderr
+        self.process.stderr.close()
+        return code
+
+
+@contextmanager
+def served(config: Path, **environ: str) -> Iterator[Served]:
+    """Start `headrace serve` on a free port, and stop it in order."""
+    command = [sys.executable, "-I", "-m", "headrace.cli", "serve", "--config", str(config), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ})
+    try:
+        gateway = Served(process)
+        yield gateway
+        assert gateway.stop() == 0
+    finally:
+        process.kill()
+        process.wait()
