@@ -209,6 +209,10 @@ impl Out<'_> {
         }
         self.response.started = true;
         self.response.named = response_id.map(bounded);
+        if self.response.tally.seq > 0 {
+            // Named only after other events went out: too late to be the first.
+            return Started::Repeated;
+        }
         let Response { tally, request_id, .. } = &mut *self.response;
         let request_id = request_id.as_deref().map(Text::Plain);
         tally.emit(self.sink, self.offset, &Event::Started { model, response_id, request_id });
@@ -413,7 +417,8 @@ impl Out<'_> {
                 reason
             }
             _ if calls.malformed().is_some() => {
-                return self.malformed_call("the arguments of a finished tool call are not a JSON object");
+                return self
+                    .malformed_call("a finished tool call has no name, or arguments that are not a JSON object");
             }
             Ending::Reason(reason) => reason,
             _ if calls.proposed() > 0 => FinishReason::ToolIntents,

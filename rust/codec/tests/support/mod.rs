@@ -75,3 +75,20 @@ pub fn base64(text: &str) -> Vec<u8> {
     }
     out
 }
+
+/// The files of a folder.
+#[must_use]
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}
+
+/// Compares with a file of expected events; writes it where `HEADRACE_BLESS` is set.
+pub fn compare(expected: &Path, got: &[u8]) {
+    if std::env::var_os("HEADRACE_BLESS").is_some() {
+        std::fs::write(expected, got).expect("writable");
+    }
+    let want = bytes(expected);
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    assert_eq!(text(got), text(&want), "{}", expected.display());
+}

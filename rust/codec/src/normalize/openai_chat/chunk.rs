@@ -24,6 +24,8 @@ pub(super) struct Chunk<'a> {
     pub search_results: Option<&'a [u8]>,
     /// The payload reports an error.
     pub failed: bool,
+    /// The error itself, where it stands deeper than at the top.
+    pub inner_error: Option<&'a [u8]>,
     /// It says that the stream ends with it, where a finish reason does not.
     pub last: bool,
 }
@@ -43,7 +45,7 @@ pub(super) struct Choice<'a> {
     pub whole: bool,
     pub finish: Option<Literal<'a>>,
     pub usage: Option<&'a [u8]>,
-    pub failed: bool,
+    pub error: Option<&'a [u8]>,
 }
 
 #[derive(Debug, Default)]
@@ -167,7 +169,8 @@ fn choices<'a>(s: &mut Scanner<'a>, chunk: &mut Chunk<'a>, whole: bool) -> Scan<
     while s.item(&mut items)? {
         chunk.choices = Choices::Some;
         let Some(choice) = choice(s, whole)? else { continue };
-        chunk.failed |= choice.failed;
+        chunk.failed |= choice.error.is_some();
+        chunk.inner_error = chunk.inner_error.or(choice.error);
         if chunk.choice.is_none() {
             chunk.choice = Some(choice);
         } else {
@@ -192,7 +195,7 @@ fn choice<'a>(s: &mut Scanner<'a>, whole: bool) -> Scan<Option<Choice<'a>>> {
             "text" => text = s.string_or_skip()?,
             "finish_reason" => choice.finish = filled(s.string_or_skip()?),
             "usage" => choice.usage = object(s)?,
-            "error" => choice.failed = truthy(s.skip()?),
+            "error" => choice.error = Some(s.skip()?).filter(|raw| truthy(raw)),
             _ => {
                 s.skip()?;
             }
@@ -375,7 +378,11 @@ fn x_groq<'a>(s: &mut Scanner<'a>, chunk: &mut Chunk<'a>) -> Scan<()> {
             let usage = object(s)?;
             chunk.usage = chunk.usage.or(usage);
         } else if key.is("error") {
-            chunk.failed |= truthy(s.skip()?);
+            let raw = s.skip()?;
+            if truthy(raw) {
+                chunk.failed = true;
+                chunk.inner_error = Some(raw);
+            }
         } else {
             s.skip()?;
         }

@@ -99,7 +99,7 @@ impl OpenaiChat {
         }
         if chunk.failed {
             self.let_go(out);
-            out.provider_error(json);
+            out.provider_error(chunk.inner_error.unwrap_or(json));
         }
         Ok(())
     }
