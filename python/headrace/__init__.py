@@ -38,7 +38,15 @@ if TYPE_CHECKING:
         Usage,
     )
     from headrace.requests import REMOVE
-    from headrace.translate import Decoder, Encoder, Loss, error_reply, filter_response_headers
+    from headrace.translate import (
+        Decoder,
+        Encoder,
+        Loss,
+        Translation,
+        error_reply,
+        filter_response_headers,
+        translate_request,
+    )
 
 __all__ = [
     "REMOVE",
@@ -62,11 +70,13 @@ __all__ = [
     "TextDelta",
     "ToolIntentDelta",
     "ToolIntentProposed",
+    "Translation",
     "UnsupportedFeature",
     "Usage",
     "__version__",
     "error_reply",
     "filter_response_headers",
+    "translate_request",
 ]
 
 # Where each name comes from. Those that are not listed are events.
@@ -74,12 +84,14 @@ _HOMES = {
     "Decoder": "translate",
     "Encoder": "translate",
     "Loss": "translate",
+    "Translation": "translate",
     "error_reply": "translate",
     "HeadraceError": "errors",
     "ProviderError": "errors",
     "UnsupportedFeature": "errors",
     "REMOVE": "requests",
     "filter_response_headers": "translate",
+    "translate_request": "translate",
 }
 
 __version__: str

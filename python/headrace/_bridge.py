@@ -34,6 +34,7 @@ from headrace._core import (
     error_reply,
     filter_response_headers,
     toml_document,
+    translate_request,
 )
 
 __all__ = [
@@ -65,4 +66,5 @@ __all__ = [
     "error_reply",
     "filter_response_headers",
     "toml_document",
+    "translate_request",
 ]

@@ -50,6 +50,7 @@ __all__ = [
     "error_reply",
     "filter_response_headers",
     "toml_document",
+    "translate_request",
 ]
 
 @final
@@ -735,3 +736,13 @@ def toml_document(
     dict[tuple[str | int, ...], tuple[int, int]],
     tuple[int, int, str] | None,
 ]: ...
+def translate_request(
+    body: bytes,
+    *,
+    source: Protocol | Literal["headrace"],
+    target: Protocol,
+    model: str,
+    edits: dict[str, object] | None = None,
+    provider: str | None = None,
+    target_flags: Sequence[str] = ...,
+) -> tuple[bytes, list[Loss]]: ...

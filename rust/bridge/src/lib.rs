@@ -2,8 +2,10 @@
 
 mod codec;
 mod encoder;
+mod error;
 mod events;
 mod gateway;
+mod request;
 mod text;
 mod toml;
 
@@ -30,6 +32,8 @@ mod _core {
     use crate::gateway::demo::DemoRef;
     #[pymodule_export]
     use crate::gateway::jobs::{BodyRecipe, FailureRef, RequestRef, SettlementRef};
+    #[pymodule_export]
+    use crate::request::translate_request;
     #[pymodule_export]
     use crate::toml::toml_document;
 }

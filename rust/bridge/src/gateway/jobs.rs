@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use headrace_codec::Protocol;
 use headrace_codec::event::{At, Event};
-use headrace_codec::request::Edit;
 use headrace_edge::policy::{Failure, OwnedError, Settlement};
 use headrace_edge::request::Recipe;
 use headrace_edge::{ClientRequest, Operation, Reply};
@@ -17,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::events;
-use crate::text::push_json;
+use crate::request::read_edits;
 
 /// A client's request. See `headrace.requests.Request`.
 #[pyclass(frozen, module = "headrace._core")]
@@ -201,23 +200,6 @@ impl BodyRecipe {
     fn __repr__(&self) -> String {
         format!("BodyRecipe({}, edits={})", self.recipe.protocol.name(), self.recipe.edits.len())
     }
-}
-
-/// Edits as a dict of JSON pointer to value. A value that is no JSON value and named `Removed` takes the key out.
-fn read_edits(edits: &Bound<'_, PyDict>) -> PyResult<Vec<Edit>> {
-    let mut list = Vec::with_capacity(edits.len());
-    let mut json = Vec::new();
-    for (pointer, value) in edits.iter() {
-        let pointer: String = pointer.extract()?;
-        let removed = value.get_type().name()? == "Removed";
-        json.clear();
-        if !removed {
-            push_json(&value, &mut json)?;
-        }
-        let value = (!removed).then_some(json.as_slice());
-        list.push(Edit::new(&pointer, value).map_err(|e| PyValueError::new_err(e.message))?);
-    }
-    Ok(list)
 }
 
 pub fn protocol_named(name: &str) -> PyResult<Protocol> {
