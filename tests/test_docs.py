@@ -4,7 +4,8 @@
 - A `console` block is commands after `$ `, run in bash one after the other; the lines after a command are its output.
 - `...` in an output stands for anything. `sh` and `toml` blocks are not run.
 
-The blocks share a folder. `.venv/bin/` stands for where our command is.
+The blocks share a folder. `.venv/bin/` stands for where our command is, `http://127.0.0.1:8080` for a gateway that the
+test starts.
 """
 
 import pathlib
@@ -16,8 +17,12 @@ import pytest
 
 from tests.conftest import ROOT
 
+# Importing a vendor's SDK takes seconds on a busy machine.
+pytestmark = pytest.mark.timeout(90)
+
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+ADDRESS = "http://127.0.0.1:8080"
 BIN = pathlib.Path(sys.executable).parent
 
 
@@ -36,7 +41,7 @@ def assert_output(got, said):
 
 
 def run(command, folder):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=25)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=80)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warning" not in done.stderr
     return done.stdout
@@ -47,9 +52,27 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("docs")
 
 
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory):
+    """The address of a gateway as `make serve` starts it, in an environment without keys and files."""
+    home = str(tmp_path_factory.mktemp("home"))
+    command = [sys.executable, "-m", "headrace.cli", "serve", "--port", "0"]
+    environment = {"HOME": home, "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stderr.readline()
+        address = re.search(r"http://\S+", line)
+        assert address, line + process.stderr.read()
+        yield address[0]
+        process.terminate()
+        process.communicate(timeout=20)
+        assert process.returncode == 0
+
+
 @pytest.mark.parametrize(("language", "code", "output"), list(examples()))
-def test_an_example_does_what_the_document_says(language, code, output, folder):
+def test_an_example_does_what_the_document_says(language, code, output, folder, request):
     code = code.replace(".venv/bin/", f"{BIN}/")
+    if ADDRESS in code:
+        code = code.replace(ADDRESS, request.getfixturevalue("gateway"))
     if language == "python":
         printed = run([sys.executable, "-W", "error", "-c", code], folder)
         if output is not None:
