@@ -224,7 +224,8 @@ pub(super) struct Options<'a> {
     pub allowed: Option<Vec<Str<'a>>>,
     pub parallel: Option<bool>,
     pub effort: Option<Str<'a>>,
-    pub summary: Option<Str<'a>>,
+    /// How reasoning is to be summed up, and the field that said so.
+    pub summary: Option<(Str<'a>, &'static str)>,
     pub thinking: Option<Thinking>,
     pub format: Option<Format<'a>>,
     pub verbosity: Option<Str<'a>>,

@@ -3,7 +3,7 @@
 use super::error::{Res, shown};
 use super::flags::Flag;
 use super::ids;
-use super::neutral::{Choice, Format, Grammar, Input, Options, Request, Str, Thinking, Tool};
+use super::neutral::{Choice, Format, Grammar, Input, Options, Part, Request, Role, Str, Thinking, Tool};
 use super::reader::Reader;
 use crate::event::Protocol;
 use crate::json::{Scanner, Value};
@@ -129,7 +129,8 @@ pub(super) fn format<'a>(
         ("json_object", _) => o.format = Some(Format::JsonObject),
         ("json_schema", Some(schema)) => {
             if to_messages && matches!(schema, Format::Schema { strict: Some(false), .. }) {
-                r.loss(LossAction::Dropped, "strict");
+                let nested = key == "json_schema";
+                r.loss(LossAction::Dropped, if nested { "json_schema.strict" } else { "strict" });
             }
             o.format = Some(schema);
         }
@@ -235,6 +236,22 @@ pub(super) fn input<'a>(r: &mut Reader<'_>, text: Str<'a>, key: &str) -> Input<'
     Input::Text(text)
 }
 
+/// Refuses parts that a message of this role cannot hold, so that no writer has to leave them out. Called at the
+/// message's own place; `key` is where its parts stand.
+pub(super) fn fits(r: &Reader<'_>, role: Role, parts: &[Part<'_>], key: &str) -> Res<()> {
+    let bad = parts.iter().position(|part| match (role, part) {
+        (Role::Assistant, Part::Result(_)) => true,
+        (Role::Assistant, Part::Image { .. } | Part::Audio { .. } | Part::File { .. } | Part::With(..)) => {
+            !r.is_to(Protocol::AnthropicMessages)
+        }
+        (Role::Assistant, _) => false,
+        (_, part) => matches!(part, Part::Call(_) | Part::Reasoning(_) | Part::Result(_)),
+    });
+    let Some(at) = bad else { return Ok(()) };
+    let who = if role == Role::Assistant { "the assistant's message" } else { "a message of this role" };
+    r.refuse(&format!("{key}[{at}]"), &format!("{who} cannot hold this in the target's protocol"))
+}
+
 /// What can be judged only once a request has been read whole.
 pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
     let o = &mut request.options;
@@ -280,8 +297,8 @@ fn thinking(r: &mut Reader<'_>, o: &mut Options<'_>) {
             r.loss(LossAction::Dropped, "thinking");
         }
     }
-    if o.summary.is_some() && !matches!(o.thinking, Some(Thinking::Adaptive | Thinking::Budget(_))) {
-        o.summary = None;
-        r.loss(LossAction::Dropped, "reasoning.summary");
+    let on = matches!(o.thinking, Some(Thinking::Adaptive | Thinking::Budget(_)));
+    if let Some((_, field)) = o.summary.take_if(|_| !on) {
+        r.loss(LossAction::Dropped, field);
     }
 }

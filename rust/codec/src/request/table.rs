@@ -67,7 +67,8 @@ impl Ty {
     }
 
     /// In words, for an error.
-    pub(super) fn words(self) -> String {
+    #[must_use]
+    pub fn words(self) -> String {
         let names =
             [(STR, "a string"), (NUM, "a number"), (BOOL, "true or false"), (OBJ, "an object"), (ARR, "an array")];
         let these: Vec<&str> = names.iter().filter(|(t, _)| self.0 & t.0 != 0).map(|(_, n)| *n).collect();

@@ -70,13 +70,16 @@ fn messages<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, out: &mut Vec<Message<'
         }
         let Some(role) = role else { return r.missing("role") };
         let Some(parts) = parts else { return r.missing("content") };
+        let from = out.len();
         match &*role.decode() {
             "user" => blocks::split(parts, out),
             "assistant" => out.push(Message::new(Role::Assistant, parts)),
             "system" => out.push(Message::new(Role::System, parts)),
             other => return options::unknown_role(r, other),
         }
-        Ok(())
+        // Results stand alone by now.
+        let said = out[from..].iter().filter(|m| m.role != Role::Tool);
+        said.into_iter().try_for_each(|m| options::fits(r, m.role, &m.parts, "content"))
     })
 }
 
@@ -147,7 +150,9 @@ fn thinking<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) ->
                 }
             }
             _ => match &*s.string()?.decode() {
-                "summarized" if r.is_to(Protocol::OpenaiResponses) => o.summary = Some(Str::Own("auto".to_owned())),
+                "summarized" if r.is_to(Protocol::OpenaiResponses) => {
+                    o.summary = Some((Str::Own("auto".to_owned()), "thinking.display"));
+                }
                 "omitted" => {}
                 _ => r.loss(LossAction::Dropped, "display"),
             },

@@ -53,7 +53,7 @@ fn read_options<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>
             "tool_choice" => choice(r, s, o)?,
             "parallel_tool_calls" => o.parallel = Some(s.boolean()?),
             "reasoning_effort" => options::effort(r, s, o, "reasoning_effort")?,
-            "reasoning_summary" => o.summary = Some(r.string(s)?),
+            "reasoning_summary" => o.summary = Some((r.string(s)?, "options.reasoning_summary")),
             "reasoning_budget_tokens" => {
                 let Some(budget) = s.count_or_skip()? else { return r.expected(key, "a whole number") };
                 options::budgeted(r, o, budget);
@@ -188,6 +188,7 @@ fn message<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, out: &mut Vec<Message<'a
         }
         return Ok(());
     }
+    options::fits(r, role, &list, "parts")?;
     if !r.echoes() {
         let before = list.len();
         list.retain(|p| !matches!(p, Part::Reasoning(t) if t.kept.is_none()));
@@ -339,8 +340,9 @@ fn made<'a>(
         }
     };
     let Some(extra) = extra else { return Ok(Some(part)) };
-    // The assistant's texts are one string in OpenAI's protocols.
-    if role == Role::Assistant && !r.is_to(Protocol::AnthropicMessages) {
+    // The assistant's texts, and those of a result in Chat, are strings in `OpenAI`'s protocols.
+    let in_string = role == Role::Assistant || (depth > 0 && r.is_to(Protocol::OpenaiChat));
+    if in_string && !r.is_to(Protocol::AnthropicMessages) {
         r.loss(LossAction::Dropped, "extra");
         return Ok(Some(part));
     }

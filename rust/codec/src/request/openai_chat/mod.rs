@@ -19,6 +19,7 @@ const NO_AUDIO: &str = "the target has no sound";
 const NO_SEARCH: &str = "the provider's own web search is not carried over";
 const OTHER_VENDOR: &str = "the target's vendor does not hold this file";
 const NO_PLACE: Fate = Drop("no such parameter");
+const WITH_FORMAT: Fate = Drop("with the format");
 const USER: Fate = To("metadata.user_id");
 
 pub(super) static TOP: Object = Object {
@@ -232,12 +233,14 @@ pub(super) static CUSTOM: Object = Object {
     ],
 };
 
-pub(super) static CUSTOM_FORMAT: Object =
-    Object { path: "tools[].custom.format", rows: &[row("type", STR, Kept, Kept), row("grammar", OBJ, Kept, Kept)] };
+pub(super) static CUSTOM_FORMAT: Object = Object {
+    path: "tools[].custom.format",
+    rows: &[row("type", STR, Kept, WITH_FORMAT), row("grammar", OBJ, Kept, WITH_FORMAT)],
+};
 
 pub(super) static GRAMMAR: Object = Object {
     path: "tools[].custom.format.grammar",
-    rows: &[row("definition", STR, Kept, Kept), row("syntax", STR, Kept, Kept)],
+    rows: &[row("definition", STR, Kept, WITH_FORMAT), row("syntax", STR, Kept, WITH_FORMAT)],
 };
 
 pub(super) static CHOICE: Object = Object {

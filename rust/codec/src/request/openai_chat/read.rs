@@ -145,6 +145,7 @@ impl<'a> Read<'a> {
             "developer" => out.push(Message::new(Role::Developer, self.content)),
             "user" => out.push(Message::new(Role::User, self.content)),
             "assistant" => {
+                options::fits(r, Role::Assistant, &self.content, "content")?;
                 let parts = self.assistant(r, out.len(), last_function);
                 out.push(Message::new(Role::Assistant, parts));
             }
@@ -336,12 +337,12 @@ fn called<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, text: &'static str) -> Re
 }
 
 fn detail<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Reasoning<'a>>> {
-    let mut text: Option<Str<'a>> = None;
+    let mut text: Option<(Str<'a>, &'static str)> = None;
     let mut kept: Option<Kept> = None;
     let mut open = r.object(s, &DETAIL)?;
     while let Some(key) = r.next(s, &mut open)? {
         match key {
-            "text" | "summary" => text = Some(r.string(s)?),
+            "text" | "summary" => text = Some((r.string(s)?, key)),
             "signature" => kept = r.unwrap(s.string()?, "signature"),
             "data" => kept = r.unwrap(s.string()?, "data"),
             _ => {
@@ -350,12 +351,12 @@ fn detail<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Reasoning<'
         }
     }
     if kept.is_none() {
-        if text.is_some_and(|t| !t.is_empty()) {
-            r.loss(LossAction::Dropped, "text");
+        if let Some((_, key)) = text.filter(|(t, _)| !t.is_empty()) {
+            r.loss(LossAction::Dropped, key);
         }
         return Ok(None);
     }
-    Ok(Some(Reasoning { texts: text.into_iter().collect(), kept }))
+    Ok(Some(Reasoning { texts: text.into_iter().map(|(t, _)| t).collect(), kept }))
 }
 
 fn tool<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Tool<'a>>> {

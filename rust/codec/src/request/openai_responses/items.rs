@@ -110,6 +110,9 @@ fn item<'a>(
 
 fn message<'a>(r: &mut Reader<'_>, i: Item<'a>, messages: &mut Vec<Message<'a>>) -> Res<()> {
     let Some(role) = i.role else { return r.missing("role") };
+    if role.decode() == "assistant" {
+        options::fits(r, Role::Assistant, &i.content, "content")?;
+    }
     match &*role.decode() {
         "system" => messages.push(Message::new(Role::System, i.content)),
         "developer" => messages.push(Message::new(Role::Developer, i.content)),

@@ -26,6 +26,7 @@ const NO_PLACE: Fate = Drop("no such parameter");
 const SERVER: Fate = Drop("what a provider ran on its own side means nothing to another");
 const CLIENT: Fate = Refuse("the target has no tool of this kind");
 const ITEM: Fate = Drop("an item's own name; calls and results are paired by call_id");
+const WITH_FORMAT: Fate = Drop("with the format");
 const OTHER_VENDOR: &str = "the target's vendor does not hold this file";
 const NO_IMAGES: &str = "the target takes no pictures";
 const NO_FILES: &str = "the target takes no files";
@@ -263,7 +264,11 @@ pub(super) static TOOL_TYPES: Object = Object {
 
 pub(super) static CUSTOM_FORMAT: Object = Object {
     path: "tools[].format",
-    rows: &[both("type", STR, Kept), both("definition", STR, Kept), both("syntax", STR, Kept)],
+    rows: &[
+        row("type", STR, Kept, WITH_FORMAT),
+        row("definition", STR, Kept, WITH_FORMAT),
+        row("syntax", STR, Kept, WITH_FORMAT),
+    ],
 };
 
 pub(super) static CHOICE: Object = Object {

@@ -46,7 +46,7 @@ pub(in super::super) fn read<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res
                 while let Some(key) = r.next(s, &mut open)? {
                     match key {
                         "effort" => options::effort(r, s, o, "effort")?,
-                        _ => o.summary = Some(r.string(s)?),
+                        _ => o.summary = Some((r.string(s)?, "reasoning.summary")),
                     }
                 }
                 r.leave();

@@ -82,7 +82,7 @@ fn options(options: &Options<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
     if effort.is_some() || options.summary.is_some() {
         out::raw(o, "reasoning", b"{");
         out::str_if(o, "effort", effort);
-        out::str_if(o, "summary", options.summary.as_ref());
+        out::str_if(o, "summary", options.summary.as_ref().map(|(summary, _)| summary));
         o.push(b'}');
     }
     if options.format.is_some() || options.verbosity.is_some() {
