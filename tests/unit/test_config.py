@@ -5,6 +5,8 @@ import socket
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.control import configured
 
 from headrace.config import (
@@ -363,3 +365,61 @@ def test_a_plain_dataclass_is_read_as_strictly():
     assert validate(Settings, {"headers": {"X-Title": "me"}})[0] == Settings(headers={"X-Title": "me"})
     _, faults = validate(Settings, {"include_usage": 1, "headers": {"a": 2}, "nothing": None})
     assert {path for path, _ in faults} == {("include_usage",), ("headers", "a"), ("nothing",)}
+
+
+WHOLE = (
+    '[server]\nhost = "127.0.0.1"\nport = 1\nthreads = 1\nbody_limit = 9999\norigins = ["https://a.example"]\n'
+    + CREDENTIAL
+    + '[providers.pool]\nstrategy = "random"\naffinity = true\n[providers.deadlines]\nidle = 3\ntotal = 4.5\n'
+    + '[providers.settings]\nthink_tags = true\ndialect = ["developer"]\nheaders = { X-A = "b" }\n'
+    + '[store]\nurl = "memory:"\n[profiles]\nprimary = "acme/m"\nweb_search.news = "acme/n"\n'
+    + '[models]\n"a*" = "acme/{model}"\n'
+    + KEY
+    + 'models = ["a*"]\n'
+)
+VALUES = ["0", "-1", "1.5", "nan", "inf", "true", '""', '"x"', '"é\\u0000"', "[]", "[1]", '["x"]', "{}", "{ a = 1 }",
+          "2026-01-01", "9223372036854775807", '"' + "y" * 5000 + '"', '[["x"]]', "[{}]"]  # fmt: skip
+
+
+def refused_or_taken(text):
+    try:
+        return configured(text, ENVIRON)
+    except ConfigurationError as error:
+        refused = error
+    assert refused.problems
+    for problem in refused.problems:
+        assert problem.file == "test.toml"
+        assert "\n" not in str(problem)
+    return None
+
+
+def test_the_whole_example_is_taken():
+    assert refused_or_taken(WHOLE)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_any_value_at_any_key_is_taken_or_refused_in_words(value):
+    lines = WHOLE.splitlines()
+    for at, line in enumerate(lines):
+        key, equals, _ = line.partition(" = ")
+        if equals:
+            refused_or_taken("\n".join([*lines[:at], f"{key} = {value}", *lines[at + 1 :]]))
+
+
+@given(st.data())
+@settings(max_examples=500, deadline=None)
+def test_any_damage_is_taken_or_refused_in_words(data):
+    lines = WHOLE.splitlines()
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        match data.draw(st.sampled_from(["drop", "twice", "move", "insert"])):
+            case "drop" if len(lines) > 1:
+                del lines[at]
+            case "twice":
+                lines.insert(at, lines[at])
+            case "move":
+                lines.insert(data.draw(st.integers(0, len(lines) - 1)), lines.pop(at))
+            case _:
+                where = data.draw(st.integers(0, len(lines[at])))
+                lines[at] = lines[at][:where] + data.draw(st.text(max_size=3)) + lines[at][where:]
+    refused_or_taken("\n".join(lines))

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from headrace._bridge import toml_document
 from headrace.config._errors import ConfigurationError, Problem, key_text
-from headrace.config._schema import Config, Path, Provider, schema_errors
+from headrace.config._schema import Config, Path, Provider, validate
 from headrace.requests import Secret
 
 __all__ = ["Check", "Source", "beyond_schema", "find", "is_loopback", "load", "parse"]
@@ -136,7 +136,7 @@ def parse(
         line, column, message = fault
         raise ConfigurationError([Problem(f"no TOML: {message}", "", name, line, column)])
     source = Source(name, values, places, frozenset(server))
-    config, faults = schema_errors(values)
+    config, faults = validate(Config, values)
     if config is None:
         raise source.refusal(faults)
     config = replace(config, server=replace(config.server, **server))

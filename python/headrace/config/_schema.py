@@ -12,6 +12,7 @@ Never here: what depends on more than one key (`_load.py`), or on a provider's k
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping  # noqa: TC003 - in hints that are read at run time
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_type_hints
@@ -31,7 +32,6 @@ __all__ = [
     "Store",
     "guess",
     "json_schema",
-    "schema_errors",
     "validate",
 ]
 
@@ -207,31 +207,36 @@ def validate(kind: type, values: Mapping[str, Any]) -> tuple[Any, tuple[tuple[Pa
     A class may refuse what its fields allow by a `ValueError("FIELD: what and the way out")` in `__post_init__`.
     """
     import orjson
-    from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
+    from pydantic import ValidationError
 
-    if hasattr(kind, "__pydantic_config__"):
-        adapter: TypeAdapter[Any] = TypeAdapter(kind)
-        build = None
-    else:
-        # A plug-in's plain dataclass: the same strictness, without asking its author to know of pydantic.
-        hints = get_type_hints(kind, include_extras=True)
-        shape: dict[str, Any] = {one.name: (hints[one.name], _default(one)) for one in fields(kind)}
-        model = create_model(kind.__name__, __config__=ConfigDict(extra="forbid"), **shape)
-        adapter, build = TypeAdapter(model), kind
+    adapter, plain = _reader(kind)
     try:
         # By way of JSON, where strict means TOML's own types: a table is an object and an array a tuple.
         value = adapter.validate_json(orjson.dumps(values), strict=True)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=True, include_input=False)
         return None, _deepest([_fault(kind, dict(one)) for one in found])
-    if build is not None:
+    if plain:
         try:
-            value = build(**{one.name: getattr(value, one.name) for one in fields(kind)})
+            value = kind(**{one.name: getattr(value, one.name) for one in fields(kind)})
         except ValueError as error:
             name, colon, message = str(error).partition(": ")
             named = colon and name in {one.name for one in fields(kind)}
             return None, (((name,), message) if named else ((), str(error)),)
     return value, ()
+
+
+@functools.cache
+def _reader(kind: type) -> tuple[Any, bool]:
+    """Make what reads values of a class, and tell whether the class knows nothing of it."""
+    from pydantic import ConfigDict, TypeAdapter, create_model
+
+    if hasattr(kind, "__pydantic_config__"):
+        return TypeAdapter(kind), False
+    # A plug-in's plain dataclass: the same strictness, without asking its author to know of pydantic.
+    hints = get_type_hints(kind, include_extras=True)
+    shape: dict[str, Any] = {one.name: (hints[one.name], _default(one)) for one in fields(kind)}
+    return TypeAdapter(create_model(kind.__name__, __config__=ConfigDict(extra="forbid"), **shape)), True
 
 
 def json_schema() -> dict[str, Any]:
@@ -248,11 +253,6 @@ def _default(one: Any) -> Any:
     if one.default_factory is not MISSING:
         return Field(default_factory=one.default_factory)
     return ... if one.default is MISSING else one.default
-
-
-def schema_errors(values: Mapping[str, Any]) -> tuple[Config | None, tuple[tuple[Path, str], ...]]:
-    """Read a whole file's values."""
-    return validate(Config, values)
 
 
 def _fault(kind: type, error: dict[str, Any]) -> tuple[Path, str]:
