@@ -115,8 +115,16 @@ def normalize(
 @click.option("--config", "path", type=click.Path(path_type=Path), help="The file; by default as `check` finds it.")
 @click.option("--host", help="The address to listen on, instead of the configuration's.")
 @click.option("--port", type=click.IntRange(0, 65535), help="The port, instead of the configuration's; 0 is any.")
-def serve(path: Path | None, host: str | None, port: int | None) -> None:
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="info tells of every attempt that failed and of what followed.",
+)
+def serve(path: Path | None, host: str | None, port: int | None, log_level: str) -> None:
     """Run the gateway in the foreground."""
+    import logging
     import os
 
     from headrace.config import ConfigurationError
@@ -129,6 +137,7 @@ def serve(path: Path | None, host: str | None, port: int | None) -> None:
         click.echo(error, err=True)
         sys.exit(2)
     _report_plugins(setup.registry)
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     from headrace.server import serve as run
 
     try:

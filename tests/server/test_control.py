@@ -64,6 +64,17 @@ def test_a_limited_credential_is_followed_by_the_next_and_left_alone(start):
         assert far.seen[0].body == far.seen[1].body == {**ASK, "model": "m"}
 
 
+def test_a_failed_attempt_leaves_evidence_and_no_secret(tmp_path):
+    with upstream(no(429, retry_after="60"), GOOD) as far:
+        path = tmp_path / "headrace.toml"
+        path.write_text(row(far.url, 1, 2))
+        with served(path, "--log-level", "info", **ENVIRON) as near:
+            assert near.ask(CHAT, ASK)[0] == 200
+            line = near.line("attempt 1")
+    assert "at acme/c1: rate_limit (status 429), credential cooling, again in 0.00 s" in line
+    assert "sk-up" not in line
+
+
 def test_a_lone_credential_is_asked_once_more(start):
     with upstream(no(503), GOOD) as far, start(row(far.url, 1)) as near:
         assert near.ask(CHAT, ASK)[0] == 200

@@ -141,9 +141,9 @@ class Served:
 
 
 @contextmanager
-def served(config: Path, **environ: str) -> Iterator[Served]:
+def served(config: Path, *arguments: str, **environ: str) -> Iterator[Served]:
     """Start `headrace serve` on a free port, and stop it in order."""
-    command = [sys.executable, "-I", "-m", "headrace.cli", "serve", "--config", str(config), "--port", "0"]
+    command = [sys.executable, "-I", "-m", "headrace.cli", "serve", "--config", str(config), "--port", "0", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ})
     try:
         gateway = Served(process)
