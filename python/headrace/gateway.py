@@ -121,11 +121,11 @@ class Gateway:
     def reload(self, config: Config) -> None:
         """Take another checked configuration. Requests under way go on as they were planned."""
         tables = self._compile(config)
+        rows = {}
         for name, row in tables.rows.items():
             before = self._tables.rows.get(name)
-            if before is not None:
-                row.pool.take_over(before.pool)
-        self._tables = tables
+            rows[name] = row if before is None else _continued(row, before.pool)
+        self._tables = replace(tables, rows=rows)
 
     def decide(self, request: Request) -> Plan | Refusal | Answer:
         """Say what is done with a request."""
@@ -267,6 +267,15 @@ class Gateway:
             ),
             wires={client: best.get(client, speaks[0]) for client in _PROTOCOLS} if speaks else {},
         )
+
+
+def _continued(row: _Row, pool: Pool) -> _Row:
+    """Let a row go on with its pool, so that requests under way still mark it; or take over what it knows."""
+    if row.pool.serves_as(pool):
+        pool.revive()
+        return replace(row, pool=pool)
+    row.pool.take_over(pool)
+    return row
 
 
 def _may(request: Request, key: GatewayKey | None, *, several: bool) -> Refusal | None:

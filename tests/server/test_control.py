@@ -5,7 +5,7 @@ import signal
 import socket
 
 import pytest
-from support.gateway import served, upstream
+from support.gateway import HANG_UP, served, upstream
 
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
@@ -79,6 +79,22 @@ def test_a_lone_credential_is_asked_once_more(start):
     with upstream(no(503), GOOD) as far, start(row(far.url, 1)) as near:
         assert near.ask(CHAT, ASK)[0] == 200
         assert far.keys() == ["Bearer sk-up-1"] * 2
+
+
+def test_a_connection_that_died_in_the_pool_is_no_failure_of_the_credential(start):
+    gone = (HANG_UP, {}, b"")
+    with upstream(GOOD, gone, GOOD) as far, start(row(far.url, 1, 2)) as near:
+        assert near.ask(CHAT, ASK)[0] == 200
+        assert near.ask(CHAT, ASK)[0] == 200
+        assert near.ask(CHAT, ASK)[0] == 200
+        assert far.keys() == ["Bearer sk-up-1"] * 4
+
+
+def test_a_fresh_connection_that_dies_is_one(start):
+    gone = (HANG_UP, {}, b"")
+    with upstream(gone, GOOD) as far, start(row(far.url, 1, 2)) as near:
+        assert near.ask(CHAT, ASK)[0] == 200
+        assert far.keys() == ["Bearer sk-up-1", "Bearer sk-up-2"]
 
 
 def test_an_exhausted_pool_is_429_with_a_time_and_touches_nobody(start):

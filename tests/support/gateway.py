@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 PATIENCE_S = 20
 
 
+#: As a script's status: close the connection without a byte of an answer.
+HANG_UP = 0
+
+
 @dataclass
 class Seen:
     """A request as the upstream saw it."""
@@ -55,6 +59,9 @@ def upstream(*script: tuple[int, dict[str, str], bytes]) -> Iterator[Upstream]:
             body = self.rfile.read(int(self.headers["content-length"]))
             told.seen.append(Seen(self.path, {k.lower(): v for k, v in self.headers.items()}, json.loads(body)))
             status, headers, answer = told.script.pop(0) if len(told.script) > 1 else told.script[0]
+            if status == HANG_UP:
+                self.close_connection = True
+                return
             self.send_response(status)
             for name, value in {"content-type": "application/json", **headers}.items():
                 self.send_header(name, value)

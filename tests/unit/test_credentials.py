@@ -165,3 +165,19 @@ def test_what_was_learnt_goes_over_to_the_same_members(strategy):
     after.take_over(before)
     states = {one.id: one.status for one in after.members("m", NOW)}
     assert states == {"c0": "cooling", "c1": "ready", "c2": "ready"}
+
+
+def test_a_pool_serves_as_one_that_is_the_same():
+    assert pool().serves_as(pool())
+    assert not pool(2).serves_as(pool())
+    assert not pool(strategy="random").serves_as(pool())
+    assert not pool(affinity=False).serves_as(pool())
+    assert not pool(1).serves_as(Pool("acme", [Credential("c0", Secret("new"))]))
+
+
+def test_the_dead_are_revived_and_nobody_else():
+    members = pool()
+    members.mark("c0", Mark.dead("auth"))
+    members.mark("c1", Mark.cooling("x", NOW + 5))
+    members.revive()
+    assert [one.status for one in members.members("m", NOW)] == ["ready", "cooling", "ready"]

@@ -280,11 +280,18 @@ def test_a_reload_takes_the_new_names_and_keeps_what_was_learnt():
     of.reload(configured(text, ENVIRON))
     after = plan(of, model="primary")
     assert after.spec.provider == "oai"
-    # What ran goes on with its own tables and settles.
+    # What ran goes on as it was planned, and still marks the members that the new table has.
     step = of.next(failure("overloaded", token=made.token, attempt=2, status=503, retry_after_s=20.0))
     assert isinstance(step, Refusal)
     of.settle(Settlement(token=made.token, attempts=2, status=503, error=FakeError("overloaded", 503)))
-    assert {dict(plan(of, model="oai/m").spec.headers)["authorization"] for _ in range(3)} == {"Bearer sk-up-4"}
+    assert of.decide(FakeRequest(model="oai/m")).code == "server_is_overloaded"
+    of.reload(configured(text.replace("KEY_4", "TEAM_A"), ENVIRON))
+    assert dict(plan(of, model="oai/m").spec.headers)["authorization"] == "Bearer sk-team-a"
+    clock.pass_(20)
+    assert {dict(plan(of, model="oai/m").spec.headers)["authorization"] for _ in range(2)} == {
+        "Bearer sk-up-3",
+        "Bearer sk-team-a",
+    }
 
 
 def test_a_decision_reads_no_prompt_and_is_quick():

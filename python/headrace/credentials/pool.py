@@ -182,10 +182,23 @@ class Pool:
             out.append(Member(member.id, status, "" if ready else mark.reason, None if ready else mark.until))
         return tuple(out)
 
+    def serves_as(self, before: Pool) -> bool:
+        """Whether another pool has the same members, secrets and way of choosing, and can go on in this one's place."""
+        return (
+            self._strategy is before._strategy
+            and self._affine == before._affine
+            and [(one.id, one.secret.reveal()) for one in self._members]
+            == [(one.id, one.secret.reveal()) for one in before._members]
+        )
+
+    def revive(self) -> None:
+        """Give dead members another chance: a person has been here."""
+        self._marks = {scope: mark for scope, mark in self._marks.items() if mark.status is not Status.DEAD}
+
     def take_over(self, before: Pool) -> None:
         """Carry over what was learnt of members that are the same in a new configuration.
 
-        A member whose secret changed begins anew, and so does a dead one: a person has been here.
+        A member whose secret changed begins anew, and so does a dead one.
         """
         same = {
             new.id
