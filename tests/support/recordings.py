@@ -41,3 +41,16 @@ def load(shared: pathlib.Path, families: dict[str, str] = FAMILIES) -> list[Reco
             headers = (("content-type", "text/event-stream"),)
         found.append(Recording(row["file"], protocol, row.get("status") or 200, headers, body))
     return found
+
+
+def with_event_names(recording: Recording) -> bytes:
+    """The body as an SDK needs it that skips events without a name: recordings of bare payloads lost theirs."""
+    if not recording.file.endswith(".jsonl"):
+        return recording.body
+    out = b""
+    for event in recording.body.split(b"\n\n"):
+        payload = event.removeprefix(b"data: ").strip()
+        kind = json.loads(payload).get("type") if payload else None
+        out += b"event: %s\n" % kind.encode() if kind else b""
+        out += event + b"\n\n" if payload else b""
+    return out + (b"data: [DONE]\n\n" if recording.protocol == "openai_chat" else b"")

@@ -1,0 +1,185 @@
+"""What the vendors' own SDKs make of a body: text, refusal, calls, usage and the reason of the end.
+
+The SDK reads the body from a real socket, through its own client and stream parser; only its accumulator is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import openai
+from openai.lib.streaming.chat import ChatCompletionStreamState
+
+ENVELOPE = {"type", "id", "call_id", "status", "created_by", "caller"}
+"""Members of a Responses item that are no part of what it asks for."""
+ACTIONS = {
+    "computer_call",
+    "local_shell_call",
+    "apply_patch_call",
+    "mcp_approval_request",
+    "shell_call",
+    "tool_search_call",
+}
+"""Responses items that are carried out by the client, where they are not hosted."""
+
+
+class Replay:
+    """An HTTP server on loopback that answers every POST with the body that was set last."""
+
+    def __init__(self) -> None:
+        self.body, self.content_type = b"", ""
+        replay = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", "0")))
+                self.send_response(200)
+                self.send_header("content-type", replay.content_type)
+                self.send_header("content-length", str(len(replay.body)))
+                self.end_headers()
+                self.wfile.write(replay.body)
+
+            def log_message(self, *args: object) -> None: ...
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.openai = openai.OpenAI(api_key="none", base_url=url + "/v1", max_retries=0)
+        self.anthropic = anthropic.Anthropic(api_key="none", base_url=url, max_retries=0)
+
+    def close(self) -> None:
+        """Stop the server and both clients."""
+        self.openai.close()
+        self.anthropic.close()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@contextlib.contextmanager
+def replay() -> Iterator[Replay]:
+    """A server for as long as the block lasts."""
+    server = Replay()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def outcome(server: Replay, protocol: str, body: bytes, streaming: bool) -> dict[str, Any]:
+    """What the SDK accumulates from this body; `{"raises": name}` where it refuses it."""
+    server.body = body
+    server.content_type = "text/event-stream" if streaming else "application/json"
+    read = {"openai_chat": _chat, "openai_responses": _responses, "anthropic_messages": _messages}[protocol]
+    try:
+        return read(server, streaming)
+    except Exception as error:  # noqa: BLE001 - the SDKs let many classes through, index errors among them
+        return {"raises": type(error).__name__}
+
+
+def _chat(server: Replay, streaming: bool) -> dict[str, Any]:
+    ask: Any = server.openai.chat.completions.create
+    if streaming:
+        state = ChatCompletionStreamState()
+        for chunk in ask(model="m", messages=[], stream=True):
+            state.handle_chunk(chunk)
+        completion: Any = state.current_completion_snapshot
+    else:
+        completion = ask(model="m", messages=[])
+    choice = completion.choices[0]
+    message = choice.message
+    usage = completion.usage
+    return {
+        "text": message.content or "",
+        "refusal": message.refusal or "",
+        "calls": [_call(c.function.name, c.function.arguments) for c in message.tool_calls or []],
+        "usage": usage
+        and _counts(
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            getattr(usage.prompt_tokens_details, "cached_tokens", None),
+            getattr(usage.completion_tokens_details, "reasoning_tokens", None),
+        ),
+        "finish": choice.finish_reason,
+    }
+
+
+def _responses(server: Replay, streaming: bool) -> dict[str, Any]:
+    if streaming:
+        response: Any = None
+        with server.openai.responses.stream(model="m", input="") as stream:
+            for event in stream:
+                if event.type in ("response.completed", "response.incomplete", "response.failed"):
+                    response = event.response
+    else:
+        response = server.openai.responses.create(model="m", input="")
+    parts = [p for item in response.output if item.type == "message" for p in item.content]
+    usage = response.usage
+    return {
+        "text": "".join(p.text for p in parts if p.type == "output_text"),
+        "refusal": "".join(p.refusal for p in parts if p.type == "refusal"),
+        "calls": [call for item in response.output if (call := _item_call(item)) is not None],
+        "usage": usage
+        and _counts(
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.input_tokens_details.cached_tokens,
+            usage.output_tokens_details.reasoning_tokens,
+        ),
+        "finish": response.incomplete_details.reason if response.incomplete_details else response.status,
+    }
+
+
+def _item_call(item: Any) -> list[Any] | None:
+    if item.type == "function_call":
+        return _call(item.name, item.arguments)
+    if item.type == "custom_tool_call":
+        return [item.name, item.input]
+    environment = getattr(item, "environment", None)
+    hosted = getattr(item, "execution", None) == "server" or getattr(environment, "type", None) == "container_reference"
+    if item.type not in ACTIONS or hosted:
+        return None
+    members = item.model_dump(mode="json", exclude_unset=True)
+    return [item.type, {k: v for k, v in members.items() if k not in ENVELOPE}]
+
+
+def _messages(server: Replay, streaming: bool) -> dict[str, Any]:
+    messages: Any = server.anthropic.beta.messages
+    if streaming:
+        with messages.stream(max_tokens=1, model="m", messages=[]) as stream:
+            message = stream.get_final_message()
+    else:
+        message = messages.create(max_tokens=1, model="m", messages=[])
+    usage = message.usage
+    return {
+        "text": "".join(block.text for block in message.content if block.type == "text"),
+        "refusal": "",
+        "calls": [[block.name, block.input] for block in message.content if block.type == "tool_use"],
+        "usage": _counts(
+            usage.input_tokens + (usage.cache_creation_input_tokens or 0) + (usage.cache_read_input_tokens or 0),
+            usage.output_tokens,
+            usage.cache_read_input_tokens,
+            usage.output_tokens_details and usage.output_tokens_details.thinking_tokens,
+        ),
+        "finish": message.stop_reason,
+    }
+
+
+def _call(name: str | None, arguments: str | None) -> list[Any]:
+    """Name and parsed arguments; the text itself where it is not JSON."""
+    try:
+        return [name, json.loads(arguments or "{}")]
+    except ValueError:
+        return [name, arguments]
+
+
+def _counts(*counts: int | None) -> list[int | None]:
+    """Input, output, cached input, reasoning."""
+    return list(counts)

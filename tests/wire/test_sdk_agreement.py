@@ -1,0 +1,91 @@
+"""Every recording decodes to what the vendor's own SDK accumulates from the same bytes.
+
+Text, refusal, calls with parsed arguments, usage and the reason of the end. What differs stands in
+`sdk_exceptions.json`, with the SDK's value and the reason; a row that no longer differs fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from headrace import Decoder
+from tests.support import sdks
+from tests.support.recordings import FAMILIES, Recording, load, with_event_names
+
+EXCEPTIONS = pathlib.Path(__file__).with_name("sdk_exceptions.json")
+FIELDS = ("text", "refusal", "calls", "usage", "finish")
+COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens")
+SHOWN = 60
+"""A longer value stands in the exceptions by its digest."""
+
+
+def ours(recording: Recording) -> dict[str, Any]:
+    """What our decoder makes of it, in the words of `sdks.outcome`."""
+    decoder = Decoder(recording.protocol, status=recording.status, headers=recording.headers)
+    events = [event.to_dict() for event in decoder.feed(recording.body) + decoder.finish("eof")]
+    if events[-1]["type"] == "provider.error":
+        return {"raises": events[-1]["kind"]}
+    said: dict[str, list[Any]] = {}
+    for event in events:
+        said.setdefault(event["type"], []).append(event)
+    usage = said.get("model.usage", [{}])[-1]
+    intents = sorted(said.get("tool_intent.proposed", []), key=lambda event: event["call"])
+    return {
+        "text": "".join(event["text"] for event in said.get("model.text_delta", [])),
+        "refusal": "".join(event["text"] for event in said.get("model.refusal_delta", [])),
+        "calls": [[event["tool_name"], event["input"]] for event in intents],
+        "usage": [usage.get(field) for field in COUNTS] if usage else None,
+        "finish": events[-1].get("raw_reason"),
+    }
+
+
+def differences(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """Field -> the SDK's value, where it is another. That one side refuses the body is a difference of its own."""
+    if "raises" in mine or "raises" in theirs:
+        return {} if "raises" in mine and "raises" in theirs else {"raises": theirs.get("raises")}
+    return {field: shown(theirs[field]) for field in FIELDS if mine[field] != theirs[field]}
+
+
+def shown(value: Any) -> Any:
+    """The value, or the digest of a long one."""
+    text = json.dumps(value, sort_keys=True)
+    return value if len(text) <= SHOWN else "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def exceptions() -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    for row in json.loads(EXCEPTIONS.read_text(encoding="utf-8")):
+        assert set(row) == {"file", "field", "sdk", "reason"}
+        assert len(row["reason"]) > 20, row
+        assert row["field"] not in rows.setdefault(row["file"], {}), f"twice: {row}"
+        rows[row["file"]][row["field"]] = row["sdk"]
+    return rows
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")  # the SDK's types are behind what was recorded
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_sdk_accumulates_the_same(shared, family):
+    allowed = exceptions()
+    recordings = load(shared, {family: FAMILIES[family]})
+    assert len(recordings) >= 15
+    wrong, compared = [], 0
+    with sdks.replay() as server:
+        for recording in recordings:
+            streaming = not recording.file.endswith(".json")
+            theirs = sdks.outcome(server, recording.protocol, with_event_names(recording), streaming)
+            differs = differences(ours(recording), theirs)
+            compared += "raises" not in theirs
+            if differs != allowed.get(recording.file, {}):
+                wrong.append((recording.file, differs, allowed.get(recording.file, {})))
+    assert not wrong, wrong
+    assert compared >= len(recordings) * 0.8
+
+
+def test_every_exception_names_a_recording(shared):
+    known = {recording.file for recording in load(shared)}
+    assert set(exceptions()) <= known
