@@ -37,7 +37,9 @@ if TYPE_CHECKING:
         ToolIntentProposed,
         Usage,
     )
+    from headrace.messages import Message, ModelRequest, Options, Tool
     from headrace.requests import REMOVE
+    from headrace.runtime import RefusedError, Runtime, SyncRuntime
     from headrace.translate import (
         Decoder,
         Encoder,
@@ -60,14 +62,21 @@ __all__ = [
     "HostedTool",
     "Loss",
     "Media",
+    "Message",
     "ModelEvent",
     "ModelFinished",
+    "ModelRequest",
     "ModelStarted",
+    "Options",
     "ProviderError",
     "ProviderErrorEvent",
     "ReasoningDelta",
     "RefusalDelta",
+    "RefusedError",
+    "Runtime",
+    "SyncRuntime",
     "TextDelta",
+    "Tool",
     "ToolIntentDelta",
     "ToolIntentProposed",
     "Translation",
@@ -89,7 +98,14 @@ _HOMES = {
     "HeadraceError": "errors",
     "ProviderError": "errors",
     "UnsupportedFeature": "errors",
+    "Message": "messages",
+    "ModelRequest": "messages",
+    "Options": "messages",
     "REMOVE": "requests",
+    "RefusedError": "runtime",
+    "Runtime": "runtime",
+    "SyncRuntime": "runtime",
+    "Tool": "messages",
     "filter_response_headers": "translate",
     "translate_request": "translate",
 }

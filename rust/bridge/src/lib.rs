@@ -1,16 +1,20 @@
 //! `headrace._core`: the export list, and nothing else.
 
+mod attempt;
 mod codec;
 mod encoder;
 mod error;
 mod events;
 mod gateway;
 mod request;
+mod runtime;
 mod text;
 mod toml;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
+    #[pymodule_export]
+    use crate::attempt::{background::BackgroundAttemptRef, blocking::BlockingAttemptRef};
     #[pymodule_export]
     use crate::codec::{Decoder, filter_response_headers};
     #[pymodule_export]
@@ -34,6 +38,8 @@ mod _core {
     use crate::gateway::jobs::{BodyRecipe, FailureRef, RequestRef, SettlementRef};
     #[pymodule_export]
     use crate::request::translate_request;
+    #[pymodule_export]
+    use crate::runtime::KernelRef;
     #[pymodule_export]
     use crate::toml::toml_document;
 }

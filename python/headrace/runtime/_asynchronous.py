@@ -1,0 +1,201 @@
+"""The asynchronous face, on asyncio and trio. One thread of the kernel's drives all connections of a runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from headrace._bridge import KernelRef
+from headrace.requests import AttemptSpec
+from headrace.runtime._call import Call, ModelResult, Policies, gather
+from headrace.runtime._wakeups import Wakeups, wakeups
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from types import TracebackType
+
+    from headrace._bridge import BackgroundAttemptRef
+    from headrace.events import ModelEvent
+    from headrace.requests import ModelRequest
+    from headrace.runtime._call import Source
+
+__all__ = ["Runtime", "Stream"]
+
+
+class Runtime:
+    """Ask models and read their answers, on asyncio or trio.
+
+    - `config`: a checked `Config`, the path of a configuration file, or None for what `headrace serve` would take.
+    - `extra_ca`: PEM text of certificates to trust beside the platform's.
+
+    Used as an asynchronous context manager, in one event loop. At its end every stream is cancelled and every
+    connection closed.
+
+    Raises `ConfigurationError`: something in the configuration is wrong.
+    """
+
+    def __init__(self, config: Source = None, *, extra_ca: bytes | None = None) -> None:
+        self._policies = Policies(config)
+        self._extra_ca = extra_ca
+        self._kernel: KernelRef | None = None
+        self._wakeups: Wakeups | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start the kernel's thread. Connections are made when they are needed."""
+        if self._kernel is not None:
+            raise RuntimeError("the runtime is open already")
+        self._kernel = KernelRef(background=True, extra_ca=self._extra_ca)
+        self._wakeups = wakeups(self._kernel)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel what runs and close what is open. Does not wait."""
+        if self._wakeups is not None:
+            self._wakeups.close()
+        if self._kernel is not None:
+            self._kernel.close()
+        self._kernel = self._wakeups = None
+        self._policies.close()
+
+    def stream(self, request: ModelRequest) -> Stream:
+        """Ask. Nothing is sent before the stream is entered."""
+        if self._kernel is None or self._wakeups is None:
+            raise RuntimeError("the runtime is not open: use it in `async with`")
+        return Stream(self._kernel, self._wakeups, Call(self._policies, request))
+
+    def __repr__(self) -> str:
+        return f"Runtime({'closed' if self._kernel is None else 'open'})"
+
+
+class Stream:
+    """One answer. Iterate it for events, `batches()` for lists of them, `result()` for the whole."""
+
+    def __init__(self, kernel: KernelRef, wakeups: Wakeups, call: Call) -> None:
+        self._kernel = kernel
+        self._wakeups = wakeups
+        self._call = call
+        self._attempt: BackgroundAttemptRef | None = None
+        #: Decided and not begun: a wait before it may be interrupted.
+        self._next: AttemptSpec | None = None
+        self._ended = False
+        #: Of the last batch, what an iteration has not given yet.
+        self.rest: Iterator[ModelEvent] = iter(())
+
+    async def __aenter__(self) -> Self:
+        """Send the request.
+
+        Raises `RefusedError` or `UnsupportedFeature` before anything is sent.
+        """
+        self._next = self._call.begin()
+        await self._begin_next()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave: if the answer is not over, its connection is closed now. Does not wait, so it is never cancelled."""
+        self._ended = True
+        self._call.leave(self._attempt)
+        if self._attempt is not None:
+            self._attempt.cancel()
+
+    def batches(self) -> AsyncIterator[list[ModelEvent]]:
+        """Give events in the lists in which they came, each of at least one.
+
+        If cancelled: nothing is lost, the iteration may be begun again.
+        """
+        return _Batches(self)
+
+    def __aiter__(self) -> AsyncIterator[ModelEvent]:
+        """Give the events one by one. A failure is the last of them, and is not raised.
+
+        If cancelled or left by `break`: nothing is lost, another iteration goes on where this one was.
+        """
+        return _Events(self)
+
+    async def next_batch(self) -> list[ModelEvent] | None:
+        """Give the next events, at least one; None after the last. If cancelled: nothing is lost."""
+        if rest := list(self.rest):
+            return rest
+        if self._attempt is None and self._next is None:
+            raise RuntimeError("enter the stream first: `async with runtime.stream(request) as stream`")
+        while not self._ended:
+            if self._next is not None:
+                await self._begin_next()
+            attempt = self._attempt
+            if attempt is None:
+                return None
+            batch = attempt.take()
+            if batch is None:
+                self._ended = True
+            elif not batch:
+                await self._wakeups.wait(attempt)
+            elif isinstance(taken := self._call.take(batch, attempt), AttemptSpec):
+                self._next = taken
+            elif taken:
+                return taken
+        return None
+
+    async def result(self) -> ModelResult:
+        """Read to the end and gather.
+
+        Raises the class of the error's kind where the answer ends in one (`RateLimitError`, `OverloadedError`, ...).
+        """
+        events: list[ModelEvent] = []
+        while batch := await self.next_batch():
+            events += batch
+        return gather(events)
+
+    async def _begin_next(self) -> None:
+        spec = self._next
+        if spec is None:
+            return
+        if spec.delay > 0:
+            import anyio
+
+            await anyio.sleep(spec.delay)
+        own = self._wakeups.own_signal
+        self._attempt = self._kernel.background(
+            spec, turn_id=self._call.turn_id, model=self._call.model, own_signal=own
+        )
+        self._next = None
+
+    def __repr__(self) -> str:
+        return f"Stream({self._call.model!r})"
+
+
+# Classes and no asynchronous generators: one that is left by `break` would wait for the collector to end it,
+# and trio warns of that.
+
+
+class _Batches:
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> _Batches:
+        return self
+
+    async def __anext__(self) -> list[ModelEvent]:
+        batch = await self._stream.next_batch()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
+
+
+class _Events:
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> _Events:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        stream = self._stream
+        for event in stream.rest:
+            return event
+        batch = await stream.next_batch()
+        if batch is None:
+            raise StopAsyncIteration
+        stream.rest = iter(batch)
+        return next(stream.rest)
