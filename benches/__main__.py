@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
+import datetime as dt
 import importlib
 import json
 import pathlib
 import sys
 
-from .measure import Row, machine
+from benches.measure import Row, machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUITES = ("decoder", "library", "gateway", "start")
@@ -26,7 +26,9 @@ def table(rows: list[Row]) -> str:
     lines = ["| work | anchor in the same run | ratio | must | reached | figures |", "|---|---|---:|---:|---|---|"]
     for row in rows:
         must = f"{'≥' if row.sense == 'at least' else '≤'} {row.must:g}"
-        lines.append(f"| {row.work} | {row.anchor} | {row.figure:.2f} | {must} | {'yes' if row.met else 'no'} | {row.note} |")
+        lines.append(
+            f"| {row.work} | {row.anchor} | {row.figure:.2f} | {must} | {'yes' if row.met else 'no'} | {row.note} |"
+        )
     return "\n".join(lines)
 
 
@@ -37,10 +39,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--write", action="store_true", help="update docs/BENCHMARKS.md and benches/results/")
     arguments = parser.parse_args()
+    if unknown := set(arguments.suites) - set(SUITES):
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     rows: list[Row] = []
     for suite in arguments.suites or SUITES:
         print(f"{suite} ...", file=sys.stderr, flush=True)
-        rows += importlib.import_module(f".{suite}", __package__).run(arguments.rounds)
+        rows += importlib.import_module(f"benches.{suite}").run(arguments.rounds)
     print(f"{machine()}; {arguments.rounds} rounds, medians\n\n{table(rows)}")
     if arguments.write:
         write(rows, arguments.rounds)
@@ -51,7 +55,7 @@ def write(rows: list[Row], rounds: int) -> None:
     """Put the table into the docs, and the figures beside the benches."""
     page = ROOT / "docs/BENCHMARKS.md"
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    day = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    day = dt.datetime.now(tz=dt.UTC).date().isoformat()
     text = f"{BEGIN}\n{day}: {machine()}; {rounds} rounds, medians.\n\n{table(rows)}\n{END}"
     page.write_text(before + text + rest.partition(END)[2], encoding="utf-8")
     results = ROOT / "benches/results"

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import headrace
-
-from . import loops, streams
-from .measure import Row, in_turns, ratio
+from benches import loops, streams
+from benches.measure import Row, in_turns, ratio
 
 READ = 16 << 10
 
@@ -31,7 +30,10 @@ def run(rounds: int) -> list[Row]:
 
 def _row(stream: streams.Stream, split: str, pieces: list[bytes], must: float, rounds: int) -> Row:
     expected = (stream.text, stream.reasoning, stream.calls)
-    for who, got in (("orjson loop", loops.gathered(loops.decode(stream.protocol, pieces))), ("headrace", _gathered(stream, pieces))):
+    for who, got in (
+        ("orjson loop", loops.gathered(loops.decode(stream.protocol, pieces))),
+        ("headrace", _gathered(stream, pieces)),
+    ):
         if got != expected:
             raise AssertionError(f"{who} decodes {stream.name} wrongly at {split}: no time is taken of a wrong answer")
     took = in_turns(

@@ -26,12 +26,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import headrace
-
-from .measure import Row, tree_cpu, tree_memory
+from benches.measure import Row, tree_cpu, tree_memory
 
 EVENTS = 200
 COMPLETION = "Water runs along the race and turns the wheel."
 HELD_STREAMS = 200
+#: A gateway that has not answered by then never will.
+START_LIMIT_S = 30.0
 
 NGINX = """
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log crit;
@@ -76,7 +77,10 @@ class Subject:
 
     def body(self, kind: str) -> bytes:
         """What the client asks; `kind` picks the upstream's pace."""
-        request: dict[str, Any] = {"model": f"bench-{kind}", "messages": [{"role": "user", "content": "How does the water run?"}]}
+        request: dict[str, Any] = {
+            "model": f"bench-{kind}",
+            "messages": [{"role": "user", "content": "How does the water run?"}],
+        }
         if self.protocol == "anthropic_messages":
             request["max_tokens"] = 1024
         if kind != "fast":
@@ -89,12 +93,12 @@ SUBJECTS = (Subject("nginx"), Subject("headrace verbatim"), Subject("headrace no
 
 def run(rounds: int) -> list[Row]:
     """All loads on all subjects, interleaved; one row per demand."""
-    tools = _tools()
+    built = tools()
     taken: dict[str, dict[str, list[float]]] = {subject.name: {} for subject in SUBJECTS}
-    with tempfile.TemporaryDirectory() as folder, _upstream(tools) as upstream:
+    with tempfile.TemporaryDirectory() as folder, upstream(built) as port:
         for _ in range(rounds):
             for subject in SUBJECTS:
-                for figure, value in _measure(subject, tools, upstream, pathlib.Path(folder)).items():
+                for figure, value in _measure(subject, built, port, pathlib.Path(folder)).items():
                     taken[subject.name].setdefault(figure, []).append(value)
     return _rows(taken)
 
@@ -108,7 +112,14 @@ def _rows(taken: dict[str, dict[str, list[float]]]) -> list[Row]:
 
     def alone(work: str, figure: str, must: float, unit: str) -> Row:
         ours = statistics.median(verbatim[figure])
-        return Row(work, "none: an absolute figure", ours, must, "at most", f"{unit}; nginx {statistics.median(anchor[figure]):.2f}")
+        return Row(
+            work,
+            "none: an absolute figure",
+            ours,
+            must,
+            "at most",
+            f"{unit}; nginx {statistics.median(anchor[figure]):.2f}",
+        )
 
     cpu = "CPU s per million events"
     return [
@@ -132,8 +143,8 @@ def _delay(work: str, ours: dict[str, list[float]], theirs: dict[str, list[float
     return Row(work, "nginx", a - b, must, "at most", f"µs; {a:.0f} against {b:.0f}")
 
 
-def _measure(subject: Subject, tools: pathlib.Path, upstream: int, folder: pathlib.Path) -> dict[str, float]:
-    with _gateway(subject, upstream, folder) as (process, port, start):
+def _measure(subject: Subject, built: pathlib.Path, provider: int, folder: pathlib.Path) -> dict[str, float]:
+    with _gateway(subject, provider, folder) as (process, port, start):
         time.sleep(1.0)  # memory at idle, not at start: the allocator has settled by then
         figures = {"start": start, "idle": tree_memory(process.pid)}
         _check(subject, port)
@@ -142,8 +153,18 @@ def _measure(subject: Subject, tools: pathlib.Path, upstream: int, folder: pathl
             body = folder / f"{subject.protocol}-{kind}.json"
             body.write_bytes(subject.body(kind))
             before = tree_cpu(process.pid)
-            command = [tools / "bench-load", "--port", str(port), "--path", subject.path, "--body", body, "--connections", str(connections)]
-            done = subprocess.run([*command, *bound], check=True, capture_output=True, text=True)  # noqa: S603 - our own tool
+            command = [
+                built / "bench-load",
+                "--port",
+                str(port),
+                "--path",
+                subject.path,
+                "--body",
+                body,
+                "--connections",
+                str(connections),
+            ]
+            done = subprocess.run([*command, *bound], check=True, capture_output=True, text=True)
             result = json.loads(done.stdout)
             if result["bad"] or not result["good"]:
                 raise AssertionError(f"{subject.name} answered {kind} wrongly under load: {done.stdout}")
@@ -169,7 +190,10 @@ def _held(subject: Subject, pid: int, port: int) -> float:
     """KiB of memory that one open stream costs: with many streams open, over what it was before them."""
     before = tree_memory(pid)
     body = subject.body("hold")
-    head = f"POST {subject.path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {subject.path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(HELD_STREAMS)]
         for client in clients:
@@ -198,24 +222,26 @@ def _check(subject: Subject, port: int) -> None:
 
 
 @contextlib.contextmanager
-def _gateway(subject: Subject, upstream: int, folder: pathlib.Path) -> Iterator[tuple[subprocess.Popen[bytes], int, float]]:
+def _gateway(
+    subject: Subject, provider: int, folder: pathlib.Path
+) -> Iterator[tuple[subprocess.Popen[bytes], int, float]]:
     """A started gateway, its port, and the seconds from its start to its first answer."""
     port = _free_port()
     here = pathlib.Path(tempfile.mkdtemp(dir=folder))
     if subject.name == "nginx":
         config = here / "nginx.conf"
-        config.write_text(NGINX.format(folder=here, upstream=upstream, port=port))
+        config.write_text(NGINX.format(folder=here, upstream=provider, port=port))
         command = [_nginx(), "-p", str(here), "-c", str(config)]
     else:
         config = here / "headrace.toml"
-        config.write_text(HEADRACE.format(upstream=upstream, port=port))
+        config.write_text(HEADRACE.format(upstream=provider, port=port))
         command = [str(pathlib.Path(sys.executable).with_name("headrace")), "serve", "--config", str(config)]
     began = time.perf_counter()
     environment = {**os.environ, "XDG_STATE_HOME": str(here)}
-    process = subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    process = subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not _answers(subject, port):
-            if process.poll() is not None or time.perf_counter() - began > 30:
+            if process.poll() is not None or time.perf_counter() - began > START_LIMIT_S:
                 raise RuntimeError(f"{subject.name} does not start: {' '.join(command)}")
             time.sleep(0.005)
         yield process, port, time.perf_counter() - began
@@ -238,19 +264,22 @@ def _answers(subject: Subject, port: int) -> bool:
 
 
 @contextlib.contextmanager
-def _upstream(tools: pathlib.Path) -> Iterator[int]:
-    command = [str(tools / "bench-upstream"), "--events", str(EVENTS)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
-        assert process.stdout is not None
+def upstream(built: pathlib.Path, *arguments: str) -> Iterator[int]:
+    """A started bench upstream; its port. It ends with the context."""
+    command = [str(built / "bench-upstream"), "--events", str(EVENTS), *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        if process.stdout is None or process.stdin is None:
+            raise RuntimeError("no pipes to the upstream")
         yield int(process.stdout.readline().split()[1])
-        assert process.stdin is not None
         process.stdin.close()
 
 
-def _tools() -> pathlib.Path:
+def tools() -> pathlib.Path:
     """Build the load tools and say where they are."""
-    subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "headrace-benches"], check=True)  # noqa: S607
-    target = subprocess.run(["cargo", "metadata", "--format-version", "1", "--no-deps"], check=True, capture_output=True)  # noqa: S607
+    subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "headrace-benches"], check=True)
+    target = subprocess.run(
+        ["cargo", "metadata", "--format-version", "1", "--no-deps"], check=True, capture_output=True
+    )
     return pathlib.Path(json.loads(target.stdout)["target_directory"]) / "release"
 
 

@@ -83,7 +83,8 @@ def tree(pid: int) -> list[int]:
 
 def tree_cpu(pid: int) -> float:
     """CPU seconds that the tree has used: the scheduler's nanoseconds of its live threads, or the clock ticks
-    where those say more (threads that have ended count only there)."""
+    where those say more (threads that have ended count only there).
+    """
     fine = ticks = 0.0
     for member in tree(pid):
         try:

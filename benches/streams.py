@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 import random
 import string
 from collections.abc import Callable, Iterator
 from typing import Any
 
-WORDS = (
+_PROSE = (
     "water runs along the race and turns the wheel while the miller counts sacks of flour by hand and "
     "hears rain on the slate roof above naïve café übung 水 流れ 🚀 every stream finds its own level in time"
-).split()
+)
+WORDS = tuple(_PROSE.split())
 DELTAS = 2000
 
 
@@ -54,17 +56,16 @@ class _Maker:
 
     def _token(self) -> str:
         word, kind = self._random.choice(WORDS), self._random.random()
-        if kind < 0.03:
+        odd, quoted, escaped = 0.03, 0.06, 0.08  # of a hundred pieces, as code has them
+        if kind < odd:
             return "\n\n"
-        if kind < 0.06:
+        if kind < quoted:
             return f' "{word}"'
-        if kind < 0.08:
-            return f"\\{word}"
-        return f" {word}"
+        return f"\\{word}" if kind < escaped else f" {word}"
 
     def pieces(self, text: str, count: int) -> list[str]:
         cuts = [0, *sorted(self._random.sample(range(1, len(text)), count - 1)), len(text)]
-        return [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [text[a:b] for a, b in itertools.pairwise(cuts)]
 
     def arguments(self, count: int) -> tuple[str, list[str]]:
         """The text of one call's arguments, and the same in `count` pieces."""
@@ -115,7 +116,11 @@ def _chat_tools(make: _Maker) -> Stream:
     events = [chunk({"role": "assistant", "content": None})]
     for index in range(4):
         text, pieces = make.arguments(DELTAS // 4)
-        opened = {"id": "call_" + make.ident(24), "type": "function", "function": {"name": "write_file", "arguments": ""}}
+        opened = {
+            "id": "call_" + make.ident(24),
+            "type": "function",
+            "function": {"name": "write_file", "arguments": ""},
+        }
         events.append(chunk({"tool_calls": [{"index": index, **opened}]}))
         events += (chunk({"tool_calls": [{"index": index, "function": {"arguments": p}}]}) for p in pieces)
         calls.append(("write_file", json.loads(text)))
@@ -127,10 +132,20 @@ def _messages(make: _Maker) -> Stream:
     thoughts, tokens = make.tokens(DELTAS // 4), make.tokens(DELTAS // 2)
     text, pieces = make.arguments(DELTAS // 4)
     usage = {"input_tokens": 40, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
-    message = {"id": "msg_" + make.ident(24), "type": "message", "role": "assistant", "model": "bench-model", "content": []}
+    message = {
+        "id": "msg_" + make.ident(24),
+        "type": "message",
+        "role": "assistant",
+        "model": "bench-model",
+        "content": [],
+    }
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+        },
         *(_delta(0, {"type": "thinking_delta", "thinking": t}) for t in thoughts),
         _delta(0, {"type": "signature_delta", "signature": make.ident(300)}),
         {"type": "content_block_stop", "index": 0},
@@ -145,7 +160,11 @@ def _messages(make: _Maker) -> Stream:
         },
         *(_delta(2, {"type": "input_json_delta", "partial_json": p}) for p in pieces),
         {"type": "content_block_stop", "index": 2},
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": None}, "usage": {"output_tokens": 2000}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use", "stop_sequence": None},
+            "usage": {"output_tokens": 2000},
+        },
         {"type": "message_stop"},
     ]
     calls = (("write_file", json.loads(text)),)
@@ -168,7 +187,10 @@ def _responses(make: _Maker) -> Stream:
     call = {"id": call_id, "type": "function_call", "call_id": "call_" + make.ident(24), "name": "write_file"}
     here: dict[str, Any] = {"item_id": message_id, "output_index": 0, "content_index": 0}
     there: dict[str, Any] = {"item_id": call_id, "output_index": 1}
-    items = [{**message, "status": "completed", "content": [done_part]}, {**call, "status": "completed", "arguments": text}]
+    items = [
+        {**message, "status": "completed", "content": [done_part]},
+        {**call, "status": "completed", "arguments": text},
+    ]
     usage = {
         "input_tokens": 40,
         "input_tokens_details": {"cached_tokens": 0},
@@ -184,20 +206,36 @@ def _responses(make: _Maker) -> Stream:
         yield {"type": "response.output_item.added", "output_index": 0, "item": {**message, "status": "in_progress"}}
         yield {"type": "response.content_part.added", **here, "part": part}
         for token in tokens:
-            yield {"type": "response.output_text.delta", **here, "delta": token, "logprobs": [], "obfuscation": make.ident(9)}
+            yield {
+                "type": "response.output_text.delta",
+                **here,
+                "delta": token,
+                "logprobs": [],
+                "obfuscation": make.ident(9),
+            }
         yield {"type": "response.output_text.done", **here, "text": done_part["text"], "logprobs": []}
         yield {"type": "response.content_part.done", **here, "part": done_part}
         yield {"type": "response.output_item.done", "output_index": 0, "item": items[0]}
         opened = {**call, "status": "in_progress", "arguments": ""}
         yield {"type": "response.output_item.added", "output_index": 1, "item": opened}
         for piece in pieces:
-            yield {"type": "response.function_call_arguments.delta", **there, "delta": piece, "obfuscation": make.ident(9)}
+            yield {
+                "type": "response.function_call_arguments.delta",
+                **there,
+                "delta": piece,
+                "obfuscation": make.ident(9),
+            }
         yield {"type": "response.function_call_arguments.done", **there, "arguments": text}
         yield {"type": "response.output_item.done", "output_index": 1, "item": items[1]}
-        yield {"type": "response.completed", "response": {**response, "status": "completed", "output": items, "usage": usage}}
+        yield {
+            "type": "response.completed",
+            "response": {**response, "status": "completed", "output": items, "usage": usage},
+        }
 
     wire = tuple(_sse({**e, "sequence_number": n}, named=True) for n, e in enumerate(events()))
-    return Stream("openai_responses", "openai_responses", wire, "".join(tokens), "", (("write_file", json.loads(text)),))
+    return Stream(
+        "openai_responses", "openai_responses", wire, "".join(tokens), "", (("write_file", json.loads(text)),)
+    )
 
 
 _MAKERS = {
