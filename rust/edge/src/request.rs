@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headrace_codec::Protocol;
-use headrace_codec::request::{Edit, Facts};
+use headrace_codec::request::{Edit, Facts, TargetFlags};
 use headrace_http1::RequestHead;
 
 /// What a path stands for.
@@ -153,7 +153,7 @@ pub struct Recipe {
     pub provider: Option<String>,
     pub edits: Vec<Edit>,
     /// What the target needs besides its protocol.
-    pub flags: Vec<String>,
+    pub flags: TargetFlags,
 }
 
 /// What a client sent. Shared with the policy.

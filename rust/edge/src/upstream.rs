@@ -13,7 +13,7 @@ use headrace_codec::error::ErrorKind;
 use headrace_codec::event::ErrorPhase;
 use headrace_codec::loss::Loss;
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
-use headrace_codec::request::{RequestError, Source, TargetFlags, TranslateSpec, Translation, rewrite, translate};
+use headrace_codec::request::{RequestError, Source, TranslateSpec, Translation, rewrite, translate};
 use headrace_kernel::{AttemptSpec as KernelSpec, Cause, Deadlines as KernelDeadlines, Failure as KernelFailure, Url};
 
 use crate::policy::{AttemptSpec, BodySource, OwnedError};
@@ -47,20 +47,13 @@ impl Made {
             let slices = rewrite(&body, Some(&recipe.model), &recipe.edits)?;
             (slices.iter().map(|piece| part_of(&whole, piece)).collect(), Vec::new())
         } else {
-            let flags: Vec<&str> = recipe.flags.iter().map(String::as_str).collect();
             let spec = TranslateSpec {
                 source: Source::Protocol(request.protocol),
                 target: recipe.protocol,
                 model: &recipe.model,
                 provider: recipe.provider.as_deref(),
                 edits: &recipe.edits,
-                // The definition's fault, not the client's.
-                target_flags: TargetFlags::from_names(&flags).map_err(|message| RequestError {
-                    status: 500,
-                    code: "invalid_target_flags",
-                    param: None,
-                    message,
-                })?,
+                target_flags: recipe.flags,
             };
             let Translation { body, losses } = translate(&body, &spec)?;
             (vec![Bytes::from(body)], losses)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use headrace_codec::Protocol;
 use headrace_codec::event::{At, Event};
+use headrace_codec::request::TargetFlags;
 use headrace_edge::policy::{Failure, OwnedError, Settlement};
 use headrace_edge::request::Recipe;
 use headrace_edge::{ClientRequest, Operation, Reply};
@@ -174,9 +175,11 @@ impl RequestRef {
         edits: Option<&Bound<'_, PyDict>>,
         target_flags: Vec<String>,
     ) -> PyResult<BodyRecipe> {
+        let names: Vec<&str> = target_flags.iter().map(String::as_str).collect();
+        let flags = TargetFlags::from_names(&names).map_err(PyValueError::new_err)?;
         let edits = edits.map_or_else(|| Ok(Vec::new()), read_edits)?;
         let protocol = protocol_named(protocol)?;
-        Ok(BodyRecipe { recipe: Arc::new(Recipe { protocol, model, provider, edits, flags: target_flags }) })
+        Ok(BodyRecipe { recipe: Arc::new(Recipe { protocol, model, provider, edits, flags }) })
     }
 
     fn __repr__(&self) -> String {

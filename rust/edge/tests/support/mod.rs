@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use headrace_codec::Protocol;
+use headrace_codec::request::TargetFlags;
 use headrace_edge::policy::{AttemptSpec, BodySource, Deadlines, Decision, Failure, Plan, Refusal, Relay, Settlement};
 use headrace_edge::request::Recipe;
 use headrace_edge::{ClientRequest, Edge, EdgeConfig, Policy, Reply};
@@ -119,7 +120,7 @@ pub fn spec(url: &str, request: &ClientRequest, protocol: Protocol) -> AttemptSp
         model: request.facts.model.clone().unwrap_or_default(),
         provider: None,
         edits: Vec::new(),
-        flags: Vec::new(),
+        flags: TargetFlags::from_names(&[]).unwrap(),
     };
     AttemptSpec {
         method: "POST".into(),
