@@ -62,12 +62,12 @@ enum Piece {
 }
 
 impl Messages {
-    pub fn new(shared: &Shared) -> Messages {
+    pub fn new(calls: Calls) -> Messages {
         Messages {
             started: false,
             blocks: 0,
             open: Open::Nothing,
-            calls: Calls::new(shared),
+            calls,
             opened: 0,
             waiting: VecDeque::new(),
             citations: Vec::new(),

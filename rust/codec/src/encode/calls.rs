@@ -11,8 +11,10 @@
 
 use std::borrow::Cow;
 
+use super::asked::Tools;
 use super::shared::Shared;
 use crate::event::{CallKind, Protocol, ToolIntent};
+use crate::json::{Scan, Scanner};
 use crate::limits::MAX_CALLS;
 use crate::text::{Text, push_json_str};
 
@@ -32,7 +34,11 @@ pub(super) struct Call {
     /// The provider's id; empty until known, or minted at the opening.
     pub id: String,
     pub name: String,
+    /// Responses: the namespace that the client declared the tool in.
+    pub namespace: Option<String>,
     pub kind: CallKind,
+    /// A custom tool that the provider knows as a function: its text stands in an object, and is told at its end.
+    wrapped: bool,
     /// All argument text so far; the intent's once there is one.
     pub text: String,
     /// How much of `text` the client has.
@@ -63,17 +69,18 @@ pub(super) struct Calls {
     opened: Vec<u32>,
     /// Calls come whole: each is opened at its intent, so that what belongs to it can stand before it.
     whole: bool,
+    tools: Tools,
 }
 
 impl Calls {
-    pub fn new(shared: &Shared) -> Calls {
+    pub fn new(shared: &Shared, tools: Tools) -> Calls {
         let whole = matches!(shared.family, Some(Protocol::GoogleGemini | Protocol::OllamaChat));
-        Calls { whole, ..Calls::default() }
+        Calls { whole, tools, ..Calls::default() }
     }
 
     /// The id of a call that may not have been heard of yet, minted if it has none.
     pub fn id(&mut self, number: u32, mint: impl FnOnce() -> String) -> Option<&str> {
-        let call = self.entry(number, CallKind::Function)?;
+        let (call, _) = self.entry(number, CallKind::Function)?;
         if call.id.is_empty() {
             call.id = mint();
         }
@@ -109,7 +116,7 @@ impl Calls {
         text: Text<'_>,
     ) -> Step {
         let whole = self.whole;
-        let Some(call) = self.entry(number, kind) else { return Step::Hold };
+        let Some((call, tools)) = self.entry(number, kind) else { return Step::Hold };
         if call.state == State::Done {
             return Step::Hold;
         }
@@ -122,8 +129,7 @@ impl Calls {
             && let Some(name) = name
             && !name.is_empty()
         {
-            call.name.clear();
-            name.decode_into(&mut call.name);
+            call.named(name, kind, tools);
         }
         call.fresh = call.text.len();
         text.decode_into(&mut call.text);
@@ -132,7 +138,7 @@ impl Calls {
 
     /// Takes the intent in.
     pub fn intent(&mut self, intent: &ToolIntent<'_>) -> Step {
-        let Some(call) = self.entry(intent.call, intent.kind) else { return Step::Hold };
+        let Some((call, tools)) = self.entry(intent.call, intent.kind) else { return Step::Hold };
         if call.state == State::Done {
             return Step::Hold;
         }
@@ -142,13 +148,13 @@ impl Calls {
             id.decode_into(&mut call.id);
         }
         if call.state == State::Seen {
-            call.name.clear();
-            intent.tool_name.decode_into(&mut call.name);
+            call.named(intent.tool_name, intent.kind, tools);
         }
         // No wire changes a call's kind; the client was told the first.
-        let other_kind = call.kind != intent.kind;
+        let other_kind = call.kind != intent.kind && !call.wrapped;
         let whole: Cow<'_, str> = match call.kind {
             CallKind::Function => Cow::Owned(intent.input_json()),
+            CallKind::Custom if call.wrapped => Cow::Owned(unwrapped(intent)),
             CallKind::Custom => intent.raw_input_text.decode(),
         };
         if !other_kind && whole.as_bytes().starts_with(&call.text.as_bytes()[..call.sent]) {
@@ -189,7 +195,7 @@ impl Calls {
         Some(call)
     }
 
-    fn entry(&mut self, number: u32, kind: CallKind) -> Option<&mut Call> {
+    fn entry(&mut self, number: u32, kind: CallKind) -> Option<(&mut Call, &Tools)> {
         let at = number as usize;
         if at >= MAX_CALLS {
             return None;
@@ -198,7 +204,9 @@ impl Calls {
             self.list.push(Call {
                 id: String::new(),
                 name: String::new(),
+                namespace: None,
                 kind,
+                wrapped: false,
                 text: String::new(),
                 sent: 0,
                 fresh: 0,
@@ -207,10 +215,10 @@ impl Calls {
             });
         }
         let call = &mut self.list[at];
-        if call.state == State::Seen {
+        if call.state == State::Seen && !call.wrapped {
             call.kind = kind;
         }
-        Some(call)
+        Some((call, &self.tools))
     }
 }
 
@@ -229,8 +237,22 @@ impl Call {
         self.sent == self.fresh
     }
 
+    /// Takes the provider's name of the tool, as the client knows it.
+    fn named(&mut self, name: Text<'_>, kind: CallKind, tools: &Tools) {
+        self.name.clear();
+        name.decode_into(&mut self.name);
+        if let Some(tool) = tools.find(&self.name) {
+            self.name.clone_from(&tool.name);
+            self.namespace.clone_from(&tool.namespace);
+            self.wrapped = tool.custom && kind == CallKind::Function;
+            if self.wrapped {
+                self.kind = CallKind::Custom;
+            }
+        }
+    }
+
     fn tellable(&self) -> bool {
-        if self.name.is_empty() || self.sent == self.text.len() {
+        if self.wrapped || self.name.is_empty() || self.sent == self.text.len() {
             return false;
         }
         if self.sent > 0 || self.kind == CallKind::Custom {
@@ -238,6 +260,28 @@ impl Call {
         }
         let text = self.text.trim();
         !text.is_empty() && !"null".starts_with(text)
+    }
+}
+
+/// A custom tool's text out of the object that a function has to have. A model that wrote another object has
+/// written that as its text.
+fn unwrapped(intent: &ToolIntent<'_>) -> String {
+    let object = intent.input_json();
+    let mut scanner = Scanner::new(object.as_bytes());
+    let mut text = None;
+    let mut read = || {
+        let mut members = scanner.object()?;
+        while let Some(key) = scanner.key(&mut members)? {
+            let value = scanner.value()?;
+            if key.is("input") {
+                text = value.string();
+            }
+        }
+        Scan::Ok(())
+    };
+    match (read(), text) {
+        (Ok(()), Some(text)) => text.decode().into_owned(),
+        _ => object,
     }
 }
 

@@ -18,18 +18,20 @@
 
 mod annotations;
 mod anthropic_messages;
+mod asked;
 mod calls;
 pub mod continuation;
 mod errors;
 mod openai_chat;
 mod openai_responses;
-mod responses_echo;
 mod responses_items;
 mod shared;
 
 pub use errors::{Reply, error_reply, refusal};
 
 use anthropic_messages::Messages;
+use asked::Asked;
+use calls::Calls;
 use errors::Told;
 use openai_chat::Chat;
 use openai_responses::Responses;
@@ -54,7 +56,7 @@ pub struct EncoderConfig {
     pub created: u64,
     /// Chat: whether the client asked for the usage chunk.
     pub include_usage: bool,
-    /// The client's request body; Responses repeats parts of it.
+    /// The client's request body: what its tools are called, and what a Responses object repeats.
     pub request: Option<Vec<u8>>,
     /// The provider row, for wrapping continuations.
     pub provider: Option<String>,
@@ -149,10 +151,12 @@ impl Encoder {
     pub fn new(mut config: EncoderConfig) -> Encoder {
         let request = config.request.take();
         let shared = Shared::new(&config);
+        let asked = Asked::read(request.as_deref());
+        let calls = Calls::new(&shared, asked.changed_tools(config.protocol, config.family));
         let form = match config.protocol {
-            Protocol::OpenaiResponses => Form::Responses(Box::new(Responses::new(&shared, request.as_deref()))),
-            Protocol::AnthropicMessages => Form::Messages(Box::new(Messages::new(&shared))),
-            _ => Form::Chat(Box::new(Chat::new(&shared))),
+            Protocol::OpenaiResponses => Form::Responses(Box::new(Responses::new(calls, asked.echo()))),
+            Protocol::AnthropicMessages => Form::Messages(Box::new(Messages::new(calls))),
+            _ => Form::Chat(Box::new(Chat::new(&shared, calls))),
         };
         Encoder { shared, form, over: false }
     }

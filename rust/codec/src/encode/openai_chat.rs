@@ -74,7 +74,7 @@ enum List {
 }
 
 impl Chat {
-    pub fn new(shared: &Shared) -> Chat {
+    pub fn new(shared: &Shared, calls: Calls) -> Chat {
         let mut head = Vec::new();
         put(&mut head, "data: ");
         put_head(&mut head, shared, "chat.completion.chunk");
@@ -91,7 +91,7 @@ impl Chat {
             },
             role_sent: false,
             refused: false,
-            calls: Calls::new(shared),
+            calls,
             opened: 0,
             signs,
             signing: None,

@@ -12,7 +12,6 @@
 use super::annotations::{Note, Waiting, put_url_citation};
 use super::calls::{Call, Calls, State, Step};
 use super::errors::Told;
-use super::responses_echo::echo;
 use super::responses_items::{CallItem, Message, Part, Reasoning, put_place, put_reasoning_part};
 use super::shared::{
     Counts, Losses, Shared, code_points, comma, demanded, list_comma, put, put_count, put_raw, put_str,
@@ -53,14 +52,14 @@ enum End<'a> {
 }
 
 impl Responses {
-    pub fn new(shared: &Shared, request: Option<&[u8]>) -> Responses {
+    pub fn new(calls: Calls, echo: Vec<u8>) -> Responses {
         Responses {
             seq: 0,
             started: false,
-            echo: echo(request),
+            echo,
             items: Vec::new(),
             open: Open::Nothing,
-            calls: Calls::new(shared),
+            calls,
             opened: 0,
             waiting: Waiting::default(),
             refused: false,
@@ -677,7 +676,16 @@ fn item_id(shared: &Shared, call: &Call) -> String {
 
 fn call_json(shared: &Shared, call: &Call, text: &str, status: &str) -> Vec<u8> {
     let id = item_id(shared, call);
-    CallItem { id: &id, call_id: &call.id, name: &call.name, kind: call.kind, text, status }.json()
+    CallItem {
+        id: &id,
+        call_id: &call.id,
+        name: &call.name,
+        kind: call.kind,
+        namespace: call.namespace.as_deref(),
+        text,
+        status,
+    }
+    .json()
 }
 
 /// The event that repeats a call's whole text before its item is done.

@@ -174,6 +174,7 @@ pub(super) struct CallItem<'a> {
     pub id: &'a str,
     pub call_id: &'a str,
     pub name: &'a str,
+    pub namespace: Option<&'a str>,
     pub kind: CallKind,
     pub text: &'a str,
     pub status: &'a str,
@@ -192,6 +193,9 @@ impl CallItem<'_> {
         put_str(&mut out, text, self.text);
         put_str(&mut out, ",\"call_id\":", self.call_id);
         put_str(&mut out, ",\"name\":", self.name);
+        if let Some(namespace) = self.namespace {
+            put_str(&mut out, ",\"namespace\":", namespace);
+        }
         out.push(b'}');
         out
     }

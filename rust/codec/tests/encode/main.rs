@@ -7,3 +7,4 @@ mod properties;
 mod responses;
 mod roundtrip;
 mod support;
+mod tools;

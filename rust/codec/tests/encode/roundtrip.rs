@@ -42,7 +42,7 @@ fn answer(events: &[Value]) -> Answer {
                 a.usage = keys.map(|key| event[key].as_u64());
             }
             "model.finished" => a.end = text(event, "reason"),
-            "provider.error" => a.end = "error".to_owned(),
+            "provider.error" => "error".clone_into(&mut a.end),
             _ => {}
         }
     }
@@ -53,7 +53,7 @@ fn answer(events: &[Value]) -> Answer {
 
 /// A recording's body, as the wire had it.
 fn wire(name: &str, family: Protocol, bytes: Vec<u8>) -> Vec<u8> {
-    if !name.ends_with(".jsonl") {
+    if std::path::Path::new(name).extension().is_none_or(|end| end != "jsonl") {
         return bytes;
     }
     let text = String::from_utf8(bytes).unwrap();
@@ -61,9 +61,9 @@ fn wire(name: &str, family: Protocol, bytes: Vec<u8>) -> Vec<u8> {
     for line in text.lines().filter(|l| !l.trim().is_empty()) {
         if family == Protocol::AnthropicMessages {
             let kind = serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap_or_default().to_owned();
-            out += &format!("event: {kind}\n");
+            out.extend(["event: ", &kind, "\n"]);
         }
-        out += &format!("data: {line}\n\n");
+        out.extend(["data: ", line, "\n\n"]);
     }
     if family == Protocol::OpenaiChat {
         out += "data: [DONE]\n\n";
@@ -106,34 +106,23 @@ fn encode(config: EncoderConfig, family: Protocol, bytes: &[u8]) -> (Vec<u8>, Ve
 /// What is expected of `direct` when it comes back through `client`.
 fn through(client: Protocol, direct: &Answer, losses: &[String]) -> Answer {
     let mut want = direct.clone();
-    match client {
-        Protocol::AnthropicMessages => {
-            // Text is text there, and the reason says what it is.
-            want.text += &std::mem::take(&mut want.refusal);
-            // A custom tool's text stands in an object.
-            for (_, input) in &mut want.calls {
-                if input.is_string() {
-                    *input = json!({"input": input});
-                }
-            }
-            if want.end == "content_filter" {
-                want.end = "refusal".to_owned();
-            }
-        }
-        Protocol::OpenaiResponses => {}
-        _ => {}
-    }
-    if client != Protocol::AnthropicMessages {
-        if want.end == "pause" {
-            want.end = "length".to_owned();
-        }
-        if want.end == "refusal" && want.refusal.is_empty() {
-            want.end = "content_filter".to_owned();
+    let messages = client == Protocol::AnthropicMessages;
+    if messages {
+        // Text is text there, and the reason says what it is.
+        want.text += &std::mem::take(&mut want.refusal);
+        // A custom tool's text stands in an object.
+        for (_, input) in want.calls.iter_mut().filter(|(_, input)| input.is_string()) {
+            *input = json!({"input": input});
         }
     }
-    if want.end == "other" {
-        want.end = "stop".to_owned();
-    }
+    let end = match want.end.as_str() {
+        "content_filter" if messages => "refusal",
+        "pause" if !messages => "length",
+        "refusal" if !messages && want.refusal.is_empty() => "content_filter",
+        "other" => "stop",
+        same => same,
+    };
+    want.end = end.to_owned();
     // What a schema demands as a number and nobody knew is 0, and said to be lost.
     for (at, path) in [
         (0, "response.usage.input_tokens"),
