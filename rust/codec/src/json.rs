@@ -133,7 +133,7 @@ impl<'a> Scanner<'a> {
     /// A string that must be there.
     pub fn string(&mut self) -> Scan<Literal<'a>> {
         self.space();
-        if self.buf.get(self.pos) != Some(&b'"') {
+        if self.peek() != Some(b'"') {
             return self.fail("a string");
         }
         self.string_body()
@@ -141,7 +141,8 @@ impl<'a> Scanner<'a> {
 
     /// A string; any other value is skipped and `None` comes back (a `null`, or a vendor's fancy).
     pub fn string_or_skip(&mut self) -> Scan<Option<Literal<'a>>> {
-        if self.kind()? == Kind::String {
+        self.space();
+        if self.peek() == Some(b'"') {
             return self.string_body().map(Some);
         }
         self.skip()?;
@@ -237,16 +238,61 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next member's key, its colon consumed; the caller reads or skips the value. `None` at the end.
+    #[inline]
     pub fn key(&mut self, items: &mut Items) -> Scan<Option<Literal<'a>>> {
-        self.space();
-        if self.buf.get(self.pos) == Some(&b'}') {
+        if self.peek() == Some(b'}') {
             self.pos += 1;
             return Ok(None);
         }
-        self.comma(items)?;
-        let key = self.string()?;
+        if let Some(key) = self.quick_key(items) {
+            return Ok(Some(key));
+        }
+        self.slow_key(items)
+    }
+
+    /// A short key without escapes, written without white space, as nearly every key is.
+    #[inline]
+    fn quick_key(&mut self, items: &mut Items) -> Option<Literal<'a>> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let rest = self.buf.get(self.pos..)?;
+            let rest = if items.first { rest } else { rest.strip_prefix(b",")? };
+            let inside = rest.strip_prefix(b"\"")?;
+            let (stop, top) = find_in_block(inside.first_chunk::<16>()?);
+            let at = stop.trailing_zeros() as usize;
+            // Beyond sixteen where nothing was found; seventeen bytes need not be there.
+            if at >= 16 || inside.get(at..at + 2)? != b"\":" {
+                return None;
+            }
+            self.pos += usize::from(!items.first) + at + 3;
+            items.first = false;
+            Some(Literal { raw: &inside[..at], escaped: false, ascii: top & ((1 << at) - 1) == 0 })
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        None
+    }
+
+    fn slow_key(&mut self, items: &mut Items) -> Scan<Option<Literal<'a>>> {
         self.space();
-        if self.buf.get(self.pos) != Some(&b':') {
+        if self.peek() == Some(b'}') {
+            self.pos += 1;
+            return Ok(None);
+        }
+        if items.first {
+            items.first = false;
+        } else {
+            if self.peek() != Some(b',') {
+                return self.fail("a comma");
+            }
+            self.pos += 1;
+            self.space();
+        }
+        if self.peek() != Some(b'"') {
+            return self.fail("a key");
+        }
+        let key = self.string_body()?;
+        self.space();
+        if self.peek() != Some(b':') {
             return self.fail("a colon");
         }
         self.pos += 1;
@@ -268,18 +314,17 @@ impl<'a> Scanner<'a> {
     pub fn skip(&mut self) -> Scan<&'a [u8]> {
         self.space();
         let start = self.pos;
-        match self.kind()? {
-            Kind::String => {
+        match self.peek() {
+            Some(b'"') => {
                 self.string_body()?;
             }
-            Kind::Number => {
+            Some(b'n') => self.word(b"null")?,
+            Some(b'{' | b'[') => self.skip_container()?,
+            Some(b't') => self.word(b"true")?,
+            Some(b'f') => self.word(b"false")?,
+            _ => {
                 self.number()?;
             }
-            Kind::Bool => {
-                self.boolean()?;
-            }
-            Kind::Null => self.null()?,
-            Kind::Array | Kind::Object => self.skip_container()?,
         }
         Ok(&self.buf[start..self.pos])
     }
@@ -405,9 +450,25 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// The inside of the string whose opening quote is the next byte.
+    /// The inside of the string whose opening quote is the next byte. Most are keys and short words: those that end within
+    /// sixteen bytes, without an escape, are taken here.
+    #[inline]
     fn string_body(&mut self) -> Scan<Literal<'a>> {
-        debug_assert_eq!(self.buf.get(self.pos), Some(&b'"'));
+        debug_assert_eq!(self.peek(), Some(b'"'));
+        #[cfg(target_arch = "x86_64")]
+        if let Some(block) = self.buf[self.pos + 1..].first_chunk::<16>() {
+            let (stop, top) = find_in_block(block);
+            let at = stop.trailing_zeros() as usize;
+            // Beyond sixteen where nothing was found.
+            if block.get(at) == Some(&b'"') {
+                self.pos += at + 2;
+                return Ok(Literal { raw: &block[..at], escaped: false, ascii: top & ((1 << at) - 1) == 0 });
+            }
+        }
+        self.long_string_body()
+    }
+
+    fn long_string_body(&mut self) -> Scan<Literal<'a>> {
         let start = self.pos + 1;
         let mut pos = start;
         let mut escaped = false;
@@ -471,8 +532,17 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.buf.get(self.pos).copied()
+    }
+
+    #[inline]
     fn space(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.buf.get(self.pos) {
+        // One comparison where there is none, as nearly always.
+        while let Some(b) = self.peek()
+            && b <= b' '
+            && matches!(b, b' ' | b'\n' | b'\r' | b'\t')
+        {
             self.pos += 1;
         }
     }
@@ -504,19 +574,8 @@ pub fn count(raw: &[u8]) -> Option<u64> {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn find_special(buf: &[u8], mut pos: usize, high: &mut bool) -> usize {
-    use std::arch::x86_64::{
-        _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
-    };
-    while pos + 16 <= buf.len() {
-        // SAFETY: sixteen bytes are in bounds, the load needs no alignment, and SSE2 is part of x86-64.
-        let (stop, top) = unsafe {
-            let chunk = _mm_loadu_si128(buf.as_ptr().add(pos).cast());
-            let quote = _mm_cmpeq_epi8(chunk, _mm_set1_epi8(b'"'.cast_signed()));
-            let slash = _mm_cmpeq_epi8(chunk, _mm_set1_epi8(b'\\'.cast_signed()));
-            let control = _mm_cmpeq_epi8(_mm_min_epu8(chunk, _mm_set1_epi8(0x1f)), chunk);
-            let any = _mm_or_si128(_mm_or_si128(quote, slash), control);
-            (_mm_movemask_epi8(any).cast_unsigned(), _mm_movemask_epi8(chunk).cast_unsigned())
-        };
+    while let Some(block) = buf[pos..].first_chunk::<16>() {
+        let (stop, top) = find_in_block(block);
         if stop != 0 {
             let at = stop.trailing_zeros();
             *high |= top & ((1u32 << at) - 1) != 0;
@@ -526,6 +585,24 @@ fn find_special(buf: &[u8], mut pos: usize, high: &mut bool) -> usize {
         pos += 16;
     }
     find_special_tail(buf, pos, high)
+}
+
+/// A bit for each quote, backslash and control character, and one for each byte of 0x80 or more.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn find_in_block(block: &[u8; 16]) -> (u32, u32) {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
+    };
+    // SAFETY: sixteen bytes are there, the load needs no alignment, and SSE2 is part of x86-64.
+    unsafe {
+        let chunk = _mm_loadu_si128(block.as_ptr().cast());
+        let quote = _mm_cmpeq_epi8(chunk, _mm_set1_epi8(b'"'.cast_signed()));
+        let slash = _mm_cmpeq_epi8(chunk, _mm_set1_epi8(b'\\'.cast_signed()));
+        let control = _mm_cmpeq_epi8(_mm_min_epu8(chunk, _mm_set1_epi8(0x1f)), chunk);
+        let any = _mm_or_si128(_mm_or_si128(quote, slash), control);
+        (_mm_movemask_epi8(any).cast_unsigned(), _mm_movemask_epi8(chunk).cast_unsigned())
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -39,6 +39,13 @@ impl<'a> Literal<'a> {
         Cow::Owned(out)
     }
 
+    /// The decoded bytes, which may be ill-formed UTF-8: to match a key against known names.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self) -> Cow<'a, [u8]> {
+        if self.escaped { Cow::Owned(self.decode().into_owned().into_bytes()) } else { Cow::Borrowed(self.raw) }
+    }
+
     /// Appends the decoded characters to `out`.
     pub fn decode_into(self, out: &mut String) {
         let mut rest = self.raw;

@@ -56,7 +56,7 @@ pub(super) struct Delta<'a> {
     pub reasoning: Option<(usize, Literal<'a>)>,
     pub call: Option<Fragment<'a>>,
     pub calls: Vec<Fragment<'a>>,
-    pub legacy: Option<Fragment<'a>>,
+    pub legacy: Option<Box<Fragment<'a>>>,
     /// What some vendors add, as it stood: arrays and objects that are not empty.
     pub extras: Vec<(Extra, &'a [u8])>,
 }
@@ -103,35 +103,34 @@ pub(super) enum Arguments<'a> {
 }
 
 /// Fields of readable reasoning, the one to be read first where several are there.
-const REASONING: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "reasoning_text"];
+const REASONING: [&[u8]; 4] = [b"reasoning_content", b"reasoning", b"thinking", b"reasoning_text"];
 
 /// Reads a payload that must be one object and nothing else. `whole` prefers `message` to `delta`.
-pub(super) fn read(json: &[u8], whole: bool) -> Scan<Chunk<'_>> {
+pub(super) fn read<'a>(json: &'a [u8], whole: bool, chunk: &mut Chunk<'a>) -> Scan<()> {
     let mut s = Scanner::new(json);
-    let mut chunk = Chunk::default();
     let mut flat = Flat::default();
     let mut members = s.object()?;
     while let Some(key) = s.key(&mut members)? {
-        match key.decode().as_ref() {
-            "id" => chunk.id = filled(s.string_or_skip()?),
-            "model" => chunk.model = filled(s.string_or_skip()?),
-            "choices" => choices(&mut s, &mut chunk, whole)?,
-            "usage" => chunk.usage = object(&mut s)?,
-            "x_groq" => x_groq(&mut s, &mut chunk)?,
-            "error" => chunk.failed |= truthy(s.skip()?),
-            "base_resp" => chunk.failed |= base_resp(&mut s)?,
-            "citations" => chunk.citations = array(&mut s)?,
-            "search_results" => chunk.search_results = array(&mut s)?,
-            "object" | "type" => {
+        match key.bytes().as_ref() {
+            b"id" => chunk.id = filled(s.string_or_skip()?),
+            b"model" => chunk.model = filled(s.string_or_skip()?),
+            b"choices" => choices(&mut s, chunk, whole)?,
+            b"usage" => chunk.usage = object(&mut s)?,
+            b"x_groq" => x_groq(&mut s, chunk)?,
+            b"error" => chunk.failed |= truthy(s.skip()?),
+            b"base_resp" => chunk.failed |= base_resp(&mut s)?,
+            b"citations" => chunk.citations = array(&mut s)?,
+            b"search_results" => chunk.search_results = array(&mut s)?,
+            b"object" | b"type" => {
                 let word = s.string_or_skip()?;
                 flat.error |= word.is_some_and(|l| l.is("error"));
                 flat.named |= word.is_some();
                 chunk.last |= word.is_some_and(|l| l.is("end_of_stream"));
             }
-            "message" => flat.message = truthy(s.skip()?),
-            "code" => flat.named |= truthy(s.skip()?),
-            "detail" | "errors" => flat.detail |= truthy(s.skip()?),
-            "status" | "status_code" => flat.status |= s.count_or_skip()?.is_some_and(|n| n >= 400),
+            b"message" => flat.message = truthy(s.skip()?),
+            b"code" => flat.named |= truthy(s.skip()?),
+            b"detail" | b"errors" => flat.detail |= truthy(s.skip()?),
+            b"status" | b"status_code" => flat.status |= s.count_or_skip()?.is_some_and(|n| n >= 400),
             _ => {
                 s.skip()?;
             }
@@ -141,7 +140,7 @@ pub(super) fn read(json: &[u8], whole: bool) -> Scan<Chunk<'_>> {
         return Err(Malformed { at: s.pos(), what: "the end of the text" });
     }
     chunk.failed |= chunk.choices == Choices::Absent && flat.is_error();
-    Ok(chunk)
+    Ok(())
 }
 
 /// An error that stands at the top instead of under `error`.
@@ -168,41 +167,49 @@ fn choices<'a>(s: &mut Scanner<'a>, chunk: &mut Chunk<'a>, whole: bool) -> Scan<
     }
     while s.item(&mut items)? {
         chunk.choices = Choices::Some;
-        let Some(choice) = choice(s, whole)? else { continue };
-        chunk.failed |= choice.error.is_some();
-        chunk.inner_error = chunk.inner_error.or(choice.error);
-        if chunk.choice.is_none() {
-            chunk.choice = Some(choice);
-        } else {
-            chunk.more.push(choice);
+        // Read into its place: a choice is large, and copying it costs more than reading it.
+        let is_first = chunk.choice.is_none();
+        let mut further = Choice::default();
+        let place = if is_first { chunk.choice.get_or_insert_default() } else { &mut further };
+        if !choice(s, whole, place)? {
+            if is_first {
+                chunk.choice = None;
+            }
+            continue;
+        }
+        if let Some(error) = place.error {
+            chunk.failed = true;
+            chunk.inner_error = chunk.inner_error.or(Some(error));
+        }
+        if !is_first {
+            chunk.more.push(further);
         }
     }
     Ok(())
 }
 
-/// One choice; `None` where it is another than choice 0.
-fn choice<'a>(s: &mut Scanner<'a>, whole: bool) -> Scan<Option<Choice<'a>>> {
-    let Some(mut members) = s.object_or_skip()? else { return Ok(None) };
-    let mut choice = Choice::default();
+/// One choice; false where it is another than choice 0.
+fn choice<'a>(s: &mut Scanner<'a>, whole: bool, choice: &mut Choice<'a>) -> Scan<bool> {
+    let Some(mut members) = s.object_or_skip()? else { return Ok(false) };
     let (mut index, mut has_delta, mut has_message) = (0, false, false);
     let (mut other, mut text): (Option<&[u8]>, Option<Literal<'_>>) = (None, None);
     while let Some(key) = s.key(&mut members)? {
-        match key.decode().as_ref() {
-            "index" => index = s.count_or_skip()?.unwrap_or(0),
-            "delta" if !whole => has_delta = delta(s, &mut choice.delta)?,
-            "message" if whole => has_message = delta(s, &mut choice.delta)?,
-            "delta" | "message" => other = object(s)?,
-            "text" => text = s.string_or_skip()?,
-            "finish_reason" => choice.finish = filled(s.string_or_skip()?),
-            "usage" => choice.usage = object(s)?,
-            "error" => choice.error = Some(s.skip()?).filter(|raw| truthy(raw)),
+        match key.bytes().as_ref() {
+            b"index" => index = s.count_or_skip()?.unwrap_or(0),
+            b"delta" if !whole => has_delta = delta(s, &mut choice.delta)?,
+            b"message" if whole => has_message = delta(s, &mut choice.delta)?,
+            b"delta" | b"message" => other = object(s)?,
+            b"text" => text = s.string_or_skip()?,
+            b"finish_reason" => choice.finish = filled(s.string_or_skip()?),
+            b"usage" => choice.usage = object(s)?,
+            b"error" => choice.error = Some(s.skip()?).filter(|raw| truthy(raw)),
             _ => {
                 s.skip()?;
             }
         }
     }
     if index != 0 {
-        return Ok(None);
+        return Ok(false);
     }
     choice.whole = has_message;
     if !has_delta && !has_message {
@@ -214,15 +221,15 @@ fn choice<'a>(s: &mut Scanner<'a>, whole: bool) -> Scan<Option<Choice<'a>>> {
             choice.delta.content = Content::Text(text);
         }
     }
-    Ok(Some(choice))
+    Ok(true)
 }
 
 fn delta<'a>(s: &mut Scanner<'a>, delta: &mut Delta<'a>) -> Scan<bool> {
     let Some(mut members) = s.object_or_skip()? else { return Ok(false) };
     while let Some(key) = s.key(&mut members)? {
-        let key = key.decode();
+        let key = key.bytes();
         match key.as_ref() {
-            "content" => {
+            b"content" => {
                 delta.content = match s.kind()? {
                     Kind::String => Content::Text(s.string()?),
                     Kind::Array => Content::Parts(s.skip()?),
@@ -232,16 +239,16 @@ fn delta<'a>(s: &mut Scanner<'a>, delta: &mut Delta<'a>) -> Scan<bool> {
                     }
                 }
             }
-            "tool_calls" => tool_calls(s, delta)?,
-            "refusal" => delta.refusal = filled(s.string_or_skip()?),
-            "function_call" => delta.legacy = legacy(s)?,
-            "reasoning_details" => extra(s, delta, Extra::Details)?,
-            "reasoning_steps" => extra(s, delta, Extra::Steps)?,
-            "images" => extra(s, delta, Extra::Images)?,
-            "audio" => extra(s, delta, Extra::Audio)?,
-            "annotations" => extra(s, delta, Extra::Annotations)?,
-            "executed_tools" => extra(s, delta, Extra::HostedTools)?,
-            "extra_content" => extra(s, delta, Extra::Signed)?,
+            b"tool_calls" => tool_calls(s, delta)?,
+            b"refusal" => delta.refusal = filled(s.string_or_skip()?),
+            b"function_call" => delta.legacy = legacy(s)?,
+            b"reasoning_details" => extra(s, delta, Extra::Details)?,
+            b"reasoning_steps" => extra(s, delta, Extra::Steps)?,
+            b"images" => extra(s, delta, Extra::Images)?,
+            b"audio" => extra(s, delta, Extra::Audio)?,
+            b"annotations" => extra(s, delta, Extra::Annotations)?,
+            b"executed_tools" => extra(s, delta, Extra::HostedTools)?,
+            b"extra_content" => extra(s, delta, Extra::Signed)?,
             name => match REASONING.iter().position(|field| *field == name) {
                 Some(place) => {
                     let text = filled(s.string_or_skip()?);
@@ -286,13 +293,13 @@ fn fragment<'a>(s: &mut Scanner<'a>) -> Scan<Option<Fragment<'a>>> {
     let (mut index, mut id, mut signature, mut is_custom) = (None, None, None, false);
     let (mut function, mut custom) = ((None, Arguments::None), (None, Arguments::None));
     while let Some(key) = s.key(&mut members)? {
-        match key.decode().as_ref() {
-            "index" => index = s.count_or_skip()?,
-            "id" => id = filled(s.string_or_skip()?),
-            "type" => is_custom = s.string_or_skip()?.is_some_and(|l| l.is("custom")),
-            "function" => function = called(s, "arguments")?,
-            "custom" => custom = called(s, "input")?,
-            "extra_content" => signature = thought_signature(s.skip()?)?,
+        match key.bytes().as_ref() {
+            b"index" => index = s.count_or_skip()?,
+            b"id" => id = filled(s.string_or_skip()?),
+            b"type" => is_custom = s.string_or_skip()?.is_some_and(|l| l.is("custom")),
+            b"function" => function = called(s, "arguments")?,
+            b"custom" => custom = called(s, "input")?,
+            b"extra_content" => signature = thought_signature(s.skip()?)?,
             _ => {
                 s.skip()?;
             }
@@ -331,7 +338,7 @@ fn called<'a>(s: &mut Scanner<'a>, text: &str) -> Scan<(Option<Literal<'a>>, Arg
     Ok((name, arguments))
 }
 
-fn legacy<'a>(s: &mut Scanner<'a>) -> Scan<Option<Fragment<'a>>> {
+fn legacy<'a>(s: &mut Scanner<'a>) -> Scan<Option<Box<Fragment<'a>>>> {
     let (name, arguments) = called(s, "arguments")?;
     let said = name.is_some()
         || match arguments {
@@ -339,8 +346,9 @@ fn legacy<'a>(s: &mut Scanner<'a>) -> Scan<Option<Fragment<'a>>> {
             Arguments::Text(text) => !text.raw.is_empty(),
             Arguments::Value(_) => true,
         };
-    let fragment = Fragment { index: None, id: None, name, arguments, kind: CallKind::Function, signature: None };
-    Ok(said.then_some(fragment))
+    let kind = CallKind::Function;
+    let fragment = || Box::new(Fragment { index: None, id: None, name, arguments, kind, signature: None });
+    Ok(said.then(fragment))
 }
 
 /// `{"google":{"thought_signature":"..."}}`

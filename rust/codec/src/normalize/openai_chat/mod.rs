@@ -285,13 +285,15 @@ impl OpenaiChat {
 
 impl Normalize for OpenaiChat {
     fn value(&mut self, json: &[u8], name: &[u8], out: &mut Out<'_>) -> Scan<()> {
-        let mut chunk = chunk::read(json, false)?;
+        let mut chunk = Chunk::default();
+        chunk::read(json, false, &mut chunk)?;
         chunk.failed |= name == b"error";
         self.act(json, &chunk, out)
     }
 
     fn whole(&mut self, json: &[u8], out: &mut Out<'_>) -> Scan<()> {
-        let chunk = chunk::read(json, true)?;
+        let mut chunk = Chunk::default();
+        chunk::read(json, true, &mut chunk)?;
         self.act(json, &chunk, out)
     }
 
