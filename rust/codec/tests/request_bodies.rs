@@ -5,7 +5,7 @@ mod support;
 use headrace_codec::encode::continuation;
 use headrace_codec::event::{ContinuationForm, Protocol};
 use headrace_codec::request::{
-    Edit, RequestError, Source, TargetFlags, TranslateSpec, Translation, inspect, rewrite, translate,
+    Edit, RequestError, Source, TargetFlags, TranslateSpec, Translation, inspect, relay, rewrite, translate,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -460,6 +460,9 @@ fn holds(body: &[u8]) {
     }
     for protocol in TARGETS {
         let _ = inspect(body, protocol);
+        if let Ok((slices, _)) = relay(body, protocol, Some("m"), &[]) {
+            serde_json::from_slice::<Value>(&slices.to_vec()).expect("the relayed body is JSON");
+        }
     }
     let edits = [Edit::new("/messages/0/content", None).unwrap(), Edit::new("/a/b", Some(b"[1]")).unwrap()];
     if let Ok(slices) = rewrite(body, Some("m"), &edits) {

@@ -475,6 +475,12 @@ fn thinking_gives_way_to_what_is_meant() {
     let chat = json!({"messages": [], "reasoning_effort": "high", "max_tokens": 2000});
     let (body, _) = tried(&chat, CHAT, MESSAGES, &["anthropic_compatible"]).unwrap();
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 1999}));
+    // A turn that called without its signed thinking cannot be gone on from with a budget.
+    let chat = json!({"messages": [{"role": "assistant", "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "a", "content": "r"}], "reasoning_effort": "high"});
+    assert_eq!(tried(&chat, CHAT, MESSAGES, &["anthropic_compatible"]).unwrap().0.get("thinking"), None);
+    assert_eq!(got(&chat, CHAT, MESSAGES).0["thinking"], json!({"type": "adaptive"}));
     let chat = json!({"messages": [], "reasoning_effort": "none"});
     assert_eq!(got(&chat, CHAT, MESSAGES).0["thinking"], json!({"type": "disabled"}));
     let chat = json!({"messages": [], "reasoning_effort": "low", "max_tokens": 500});
@@ -544,7 +550,14 @@ fn edits_apply_to_the_target_and_the_models_name_is_the_upstreams() {
     let out = translate(br#"{"model":"x","messages":[{"role":"user","content":"q"}]}"#, &spec(CHAT, &edits)).unwrap();
     let body: Value = serde_json::from_slice(&out.body).unwrap();
     assert_eq!((&body["top_k"], &body["max_tokens"], &body["model"]), (&json!(5), &json!(7), &json!("claude")));
-    // The same protocol: every other byte stays.
+    // The same protocol: every other byte stays, but for thinking that nobody signed.
+    let body = br#"{"model":"x","messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"t",
+        "signature":""},{"type":"text","text":"a"}]}]}"#;
+    let out = translate(body, &spec(MESSAGES, &edits)).unwrap();
+    let body: Value = serde_json::from_slice(&out.body).unwrap();
+    assert_eq!(body["messages"][0]["content"], json!([{"type": "text", "text": "a"}]));
+    assert_eq!((&body["top_k"], &body["model"]), (&json!(5), &json!("claude")));
+    assert_eq!(out.losses[0].path, "messages[].content[].signature");
     let out = translate(br#"{ "model" : "x","messages":[ ] }"#, &spec(MESSAGES, &[])).unwrap();
     assert_eq!(out.body, br#"{ "model" : "claude","messages":[ ] }"#);
 }

@@ -13,7 +13,7 @@ use headrace_codec::error::ErrorKind;
 use headrace_codec::event::ErrorPhase;
 use headrace_codec::loss::Loss;
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
-use headrace_codec::request::{RequestError, Source, TranslateSpec, Translation, rewrite, translate};
+use headrace_codec::request::{RequestError, Source, TranslateSpec, Translation, relay, translate};
 use headrace_kernel::{AttemptSpec as KernelSpec, Cause, Deadlines as KernelDeadlines, Failure as KernelFailure, Url};
 
 use crate::policy::{AttemptSpec, BodySource, OwnedError};
@@ -44,8 +44,8 @@ impl Made {
         let body = request.body().unwrap_or_default();
         let (pieces, losses): (Vec<Bytes>, Vec<Loss>) = if recipe.protocol == request.protocol {
             let whole = Bytes::from_owner(SharedBody(Arc::clone(&body)));
-            let slices = rewrite(&body, Some(&recipe.model), &recipe.edits)?;
-            (slices.iter().map(|piece| part_of(&whole, piece)).collect(), Vec::new())
+            let (slices, losses) = relay(&body, recipe.protocol, Some(&recipe.model), &recipe.edits)?;
+            (slices.iter().map(|piece| part_of(&whole, piece)).collect(), losses)
         } else {
             let spec = TranslateSpec {
                 source: Source::Protocol(request.protocol),

@@ -11,8 +11,11 @@
 use std::ops::Range;
 
 use super::error::{RequestError, Res, shown};
+use super::scrub::{Scrubbed, scrub};
+use crate::event::Protocol;
 use crate::json::{Items, Kind, Scanner};
 use crate::limits::MAX_POINTER;
+use crate::loss::Loss;
 use crate::text::{Literal, push_json_str};
 
 /// One edit: what a JSON pointer names becomes a value, or goes.
@@ -111,6 +114,25 @@ impl<'a> Slices<'a> {
         }
         slices
     }
+}
+
+/// A body for a provider that speaks the client's own protocol: [`rewrite`], without the opaque state of other
+/// families that the client gives back, and which only they could read.
+pub fn relay<'a>(
+    body: &'a [u8],
+    protocol: Protocol,
+    model: Option<&str>,
+    edits: &[Edit],
+) -> Result<(Slices<'a>, Vec<Loss>), RequestError> {
+    let Some(Scrubbed { cuts, losses }) = scrub(body, protocol)? else {
+        return Ok((rewrite(body, model, edits)?, Vec::new()));
+    };
+    let cuts = cuts.into_iter().map(|at| Patch { at, new: Vec::new() }).collect();
+    // Edits may name what stands behind a cut, so they have to see the body without it.
+    let cut = Slices::apply(body, cuts).to_vec();
+    let new = rewrite(&cut, model, edits)?.to_vec();
+    let pieces = vec![Piece::New(0..new.len())];
+    Ok((Slices { body, new, pieces }, losses))
 }
 
 /// Edits a body of the target's own protocol: `model` becomes the model's name, `edits` apply after it.

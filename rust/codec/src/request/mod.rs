@@ -2,7 +2,7 @@
 //!
 //! 1. What is not changed keeps its bytes. The same input gives the same output, and a conversation that grows by
 //!    a turn keeps the bytes of its earlier part, so that a vendor's prompt cache sees the same prefix.
-//! 2. Within one protocol only the named keys are edited ([`rewrite`]); between two, a body is read into the neutral
+//! 2. Within one protocol only the named keys are edited ([`relay`], [`rewrite`]); between two, a body is read into the neutral
 //!    request and written anew, texts and schemas as the slices that they were.
 //! 3. A field whose loss would change the meaning is refused with its path; a field that is a hint is dropped and
 //!    reported. Which is which stands in one table per pair, as data ([`table`]).
@@ -25,9 +25,10 @@ mod options;
 mod out;
 mod pairing;
 mod reader;
+mod scrub;
 pub mod table;
 
-pub use edit::{Edit, Slices, rewrite};
+pub use edit::{Edit, Slices, relay, rewrite};
 pub use error::RequestError;
 pub use flags::{Flag, TargetFlags};
 pub use ids::tool_name;
@@ -81,11 +82,11 @@ struct Target<'a> {
     flags: TargetFlags,
 }
 
-/// Translates a body. Within one protocol it is rewritten, and nothing is lost.
+/// Translates a body. Within one protocol it is relayed ([`relay`]).
 pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, RequestError> {
     if spec.source == Source::Protocol(spec.target) {
-        let body = rewrite(body, Some(spec.model), spec.edits)?.to_vec();
-        return Ok(Translation { body, losses: Vec::new() });
+        let (body, losses) = relay(body, spec.target, Some(spec.model), spec.edits)?;
+        return Ok(Translation { body: body.to_vec(), losses });
     }
     let none = |what: &str| RequestError::unsupported(String::new(), format!("nothing is translated {what}"));
     let Some(column) = table::column(spec.target) else {

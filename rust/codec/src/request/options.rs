@@ -3,7 +3,7 @@
 use super::error::{Res, shown};
 use super::flags::Flag;
 use super::ids;
-use super::neutral::{Choice, Format, Grammar, Input, Options, Part, Request, Role, Str, Thinking, Tool};
+use super::neutral::{Choice, Format, Grammar, Input, Message, Options, Part, Request, Role, Str, Thinking, Tool};
 use super::reader::Reader;
 use crate::event::Protocol;
 use crate::json::{Scanner, Value};
@@ -273,15 +273,22 @@ pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
         _ => {}
     }
     if r.is_to(Protocol::AnthropicMessages) {
-        thinking(r, o);
+        let unsigned = request.messages.iter().rfind(|m| m.role == Role::Assistant).is_some_and(calls_unsigned);
+        thinking(r, o, unsigned);
     } else if let (None, Some(Thinking::Budget(n))) = (&o.effort, &o.thinking) {
         o.effort = Some(Str::Own(effort_of(*n).to_owned()));
     }
     Ok(())
 }
 
-/// Brings thinking, the tool choice and the limit together, as Messages demands it.
-fn thinking(r: &mut Reader<'_>, o: &mut Options<'_>) {
+/// Whether a turn calls tools without the thinking that it began with.
+fn calls_unsigned(turn: &Message<'_>) -> bool {
+    turn.calls().next().is_some() && !turn.parts.iter().any(|p| matches!(p, Part::Reasoning(r) if r.kept.is_some()))
+}
+
+/// Brings thinking, the tool choice and the limit together, as Messages demands it. `unsigned`: the last turn calls
+/// tools and its thinking is not there, which a budget of thinking does not allow.
+fn thinking(r: &mut Reader<'_>, o: &mut Options<'_>, unsigned: bool) {
     let forced = matches!(o.choice, Some(Choice::Required | Choice::Named { .. }));
     let on = matches!(o.thinking, Some(Thinking::Adaptive | Thinking::Budget(_)));
     if on && forced {
@@ -292,7 +299,7 @@ fn thinking(r: &mut Reader<'_>, o: &mut Options<'_>) {
     if let Some(Thinking::Budget(n)) = &mut o.thinking {
         let most = o.max_tokens.and_then(crate::json::count).unwrap_or(DEFAULT_MAX_TOKENS);
         *n = (*n).min(most.saturating_sub(1));
-        if *n < LEAST_BUDGET {
+        if *n < LEAST_BUDGET || unsigned {
             o.thinking = None;
             r.loss(LossAction::Dropped, "thinking");
         }
