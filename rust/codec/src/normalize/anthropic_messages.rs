@@ -88,7 +88,7 @@ impl Normalize for AnthropicMessages {
                 }
             }
             b"message_delta" => {
-                self.count(frame.usage.as_ref(), out);
+                self.count(frame.usage.as_deref(), out);
                 self.stop_reason(frame.delta.stop_reason);
             }
             b"message_stop" => {
@@ -242,7 +242,9 @@ impl AnthropicMessages {
                 out.call_piece(*number, &piece);
             }
             (b"input_json_delta", Open::Hosted { input, .. }) => fits = input.push(delta.partial_json),
-            (b"citations_delta", Open::Text { given: true, .. }) => cite(delta.citation.as_slice(), out),
+            (b"citations_delta", Open::Text { given: true, .. }) => {
+                cite(delta.citation.as_deref().map_or(&[], std::slice::from_ref), out)
+            }
             (b"citations_delta", Open::Text { held, .. }) if held.len() < MAX_OPEN_BLOCKS => {
                 held.extend(delta.citation.as_ref().map(|c| c.raw.to_vec()));
             }

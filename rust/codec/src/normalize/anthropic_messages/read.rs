@@ -9,9 +9,10 @@ pub(super) struct Frame<'a> {
     pub kind: Option<Literal<'a>>,
     pub index: Option<u64>,
     pub delta: Delta<'a>,
-    pub block: Option<Block<'a>>,
-    pub message: Option<Message<'a>>,
-    pub usage: Option<Tokens<'a>>,
+    // Boxed: they are rare, and a frame is made per delta.
+    pub block: Option<Box<Block<'a>>>,
+    pub message: Option<Box<Message<'a>>>,
+    pub usage: Option<Box<Tokens<'a>>>,
     /// An `error` that is not null.
     pub has_error: bool,
 }
@@ -24,7 +25,7 @@ pub(super) struct Delta<'a> {
     pub thinking: Option<Literal<'a>>,
     pub signature: Option<Literal<'a>>,
     pub partial_json: Option<Literal<'a>>,
-    pub citation: Option<Citation<'a>>,
+    pub citation: Option<Box<Citation<'a>>>,
     pub stop_reason: Option<Literal<'a>>,
     /// Of a compaction.
     pub content: Option<Literal<'a>>,
@@ -90,9 +91,9 @@ pub(super) fn frame(json: &[u8]) -> Scan<Frame<'_>> {
             b"type" => frame.kind = s.string_or_skip()?,
             b"index" => frame.index = s.count_or_skip()?,
             b"delta" => frame.delta = delta(&mut s)?,
-            b"content_block" => frame.block = block(&mut s, json)?,
-            b"message" => frame.message = message(&mut s, json)?,
-            b"usage" => frame.usage = tokens(&mut s, json)?,
+            b"content_block" => frame.block = block(&mut s, json)?.map(Box::new),
+            b"message" => frame.message = message(&mut s, json)?.map(Box::new),
+            b"usage" => frame.usage = tokens(&mut s, json)?.map(Box::new),
             b"error" => {
                 frame.has_error = s.kind()? != Kind::Null;
                 s.skip()?;
@@ -123,7 +124,7 @@ pub(super) fn body(json: &[u8]) -> Scan<Frame<'_>> {
         }
     }
     s.end()?;
-    frame.message = Some(whole);
+    frame.message = Some(Box::new(whole));
     Ok(frame)
 }
 
@@ -169,7 +170,7 @@ fn delta<'a>(s: &mut Scanner<'a>) -> Scan<Delta<'a>> {
             b"stop_reason" => delta.stop_reason = s.string_or_skip()?,
             b"content" => delta.content = s.string_or_skip()?,
             b"encrypted_content" => delta.encrypted_content = s.string_or_skip()?,
-            b"citation" => delta.citation = citation(s.skip()?)?,
+            b"citation" => delta.citation = citation(s.skip()?)?.map(Box::new),
             _ => {
                 s.skip()?;
             }

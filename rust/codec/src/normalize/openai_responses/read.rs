@@ -13,10 +13,11 @@ pub(super) struct Frame<'a> {
     pub refusal: Option<Literal<'a>>,
     pub arguments: Option<Literal<'a>>,
     pub input: Option<Literal<'a>>,
-    pub part: Option<Part<'a>>,
-    pub item: Option<Item<'a>>,
-    pub response: Option<Body<'a>>,
-    pub annotation: Option<Annotation<'a>>,
+    // Boxed: they are rare, and a frame is made per delta.
+    pub part: Option<Box<Part<'a>>>,
+    pub item: Option<Box<Item<'a>>>,
+    pub response: Option<Box<Body<'a>>>,
+    pub annotation: Option<Box<Annotation<'a>>>,
     pub partial_image: Option<Literal<'a>>,
     pub output_format: Option<Literal<'a>>,
     /// An `error` that is not null.
@@ -122,18 +123,18 @@ pub(super) fn frame(json: &[u8]) -> Scan<Frame<'_>> {
             b"refusal" => frame.refusal = s.string_or_skip()?,
             b"arguments" => frame.arguments = s.string_or_skip()?,
             b"input" => frame.input = s.string_or_skip()?,
-            b"part" => frame.part = part(&mut s, json)?,
-            b"item" => frame.item = item(&mut s, json)?,
+            b"part" => frame.part = part(&mut s, json)?.map(Box::new),
+            b"item" => frame.item = item(&mut s, json)?.map(Box::new),
             b"response" => {
                 if let Some(mut members) = s.object_or_skip()? {
-                    let mut response = Body::default();
+                    let mut response = Box::<Body<'_>>::default();
                     while let Some(key) = s.key(&mut members)? {
                         member(&mut response, key, &mut s, json, false)?;
                     }
                     frame.response = Some(response);
                 }
             }
-            b"annotation" => frame.annotation = annotation(&mut s, json)?,
+            b"annotation" => frame.annotation = annotation(&mut s, json)?.map(Box::new),
             b"partial_image_b64" => frame.partial_image = s.string_or_skip()?,
             b"output_format" => frame.output_format = s.string_or_skip()?,
             b"error" => frame.error = not_null(s.skip()?),
