@@ -1,0 +1,48 @@
+//! Request bodies: no bytes panic; what is translated is JSON, the same every time, and can be looked at again; an edit
+//! changes what it names.
+#![no_main]
+
+mod common;
+
+use common::FAMILIES;
+use headrace_codec::json::Scanner;
+use headrace_codec::request::{Edit, Source, TargetFlags, TranslateSpec, inspect, rewrite, translate};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((body, [source])) = common::split(input) else { return };
+    let source = match source % 4 {
+        3 => Source::Headrace,
+        n => Source::Protocol(FAMILIES[usize::from(n)]),
+    };
+    for target in FAMILIES {
+        let spec = TranslateSpec {
+            source,
+            target,
+            model: "up/stream",
+            provider: Some("row"),
+            edits: &[],
+            target_flags: TargetFlags::default(),
+        };
+        // Within one protocol nothing but the named keys is read: whether it is a request was asked before.
+        if source == Source::Protocol(target) && inspect(body, target).is_err() {
+            continue;
+        }
+        let Ok(translation) = translate(body, &spec) else { continue };
+        assert_eq!(translate(body, &spec).as_ref(), Ok(&translation), "the same input gives the same output");
+        Scanner::only(&translation.body).expect("a translated body is JSON");
+        let facts = inspect(&translation.body, target).expect("a translated body is a request");
+        assert_eq!(facts.model.as_deref(), Some("up/stream"));
+    }
+    let Source::Protocol(protocol) = source else { return };
+    let Ok(facts) = inspect(body, protocol) else { return };
+    let edits = [Edit::new("/x_added", Some(b"[1]")).unwrap(), Edit::new("/x_gone", None).unwrap()];
+    let Ok(slices) = rewrite(body, Some("other"), &edits) else { return };
+    let edited = slices.to_vec();
+    assert_eq!(edited.len(), slices.len());
+    let again = inspect(&edited, protocol).expect("an edited body is a request");
+    assert_eq!(again.model.as_deref(), Some("other"));
+    assert_eq!((again.messages, again.stream, again.tool_names), (facts.messages, facts.stream, facts.tool_names));
+    let twice = rewrite(&edited, Some("other"), &edits).expect("an edit can be made again").to_vec();
+    assert_eq!(twice, edited, "and changes nothing then");
+});
