@@ -1,8 +1,8 @@
 """The encoders, read by the vendors' own SDKs.
 
 Every recording of the three families is decoded, encoded for each client protocol, and served to that protocol's SDK
-through its own transport: raw streams, the streaming helpers, and whole answers. What the SDK accumulates has to be what
-the direct decode says: text, calls with parsed arguments, reasoning, usage, and the end.
+through its own transport: raw streams, the streaming helpers, and whole answers. What the SDK accumulates has to be
+what the direct decode says: text, calls with parsed arguments, reasoning, usage, and the end.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def chat_raw(body: bytes) -> Answer:
     calls: dict[int, list[str]] = {}
     kinds: dict[int, str] = {}
     for chunk in openai_client(body, stream=True).chat.completions.create(stream=True, **ASK):
-        assert chunk.id == "chatcmpl-1" and chunk.object == "chat.completion.chunk"
+        assert (chunk.id, chunk.object) == ("chatcmpl-1", "chat.completion.chunk")
         if chunk.usage:
             answer.usage = (chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
         for choice in chunk.choices:
