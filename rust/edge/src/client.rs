@@ -8,11 +8,14 @@
 //! Nothing that knows a protocol above HTTP may be added here.
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
+use bytes::BufMut;
 use headrace_http1::write::{CHUNK_END, LAST_CHUNK};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -68,16 +71,12 @@ impl ClientSocket {
 
     /// Reads once into `ahead`. `Ok(0)`: the client has closed its sending half.
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.socket.poll_read_ready(cx))?;
-            if self.ahead.capacity() - self.ahead.len() < FILL / 2 {
-                self.ahead.reserve(FILL);
-            }
-            match self.socket.try_read_buf(&mut self.ahead) {
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
+        // Room is made only where there is something to read: an idle connection holds none.
+        ready!(self.socket.poll_read_ready(cx))?;
+        if self.ahead.capacity() - self.ahead.len() < FILL / 2 {
+            self.ahead.reserve(FILL);
         }
+        pin!(self.socket.read_buf(&mut self.ahead)).poll(cx)
     }
 
     /// Reads once into the spare room of `body`, at most `most` bytes.
@@ -87,25 +86,12 @@ impl ClientSocket {
         body: &mut Vec<u8>,
         most: usize,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.socket.poll_read_ready(cx))?;
-            let mut room = bytes::BufMut::limit(&mut *body, most);
-            match self.socket.try_read_buf(&mut room) {
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        pin!(self.socket.read_buf(&mut body.limit(most))).poll(cx)
     }
 
     /// Reads once into `scratch`.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.socket.poll_read_ready(cx))?;
-            match self.socket.try_read(scratch) {
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        pin!(self.socket.read(scratch)).poll(cx)
     }
 
     /// Ready once the client is gone. What it sends meanwhile is kept for later, within a bound.

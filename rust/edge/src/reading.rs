@@ -30,6 +30,8 @@ pub(crate) struct Tally {
     pub model: Option<String>,
     pub response_id: Option<String>,
     pub request_id: Option<String>,
+    /// Events of the wire that have ended.
+    pub frames: u64,
     /// Events of content: those at which an answer commits.
     pub content: u64,
 }
@@ -295,6 +297,7 @@ impl Sink for Ear<'_> {
     }
 
     fn frame(&mut self, start: u64, end: u64, usage_only: bool) {
+        self.tally.frames += 1;
         self.tally.error_framed |= self.tally.error.is_some();
         if let Kind::Frames(frames) = self.kind {
             frames.frame(start, end, usage_only);

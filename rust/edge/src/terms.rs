@@ -4,9 +4,9 @@
 
 use std::borrow::Cow;
 
-use headrace_codec::encode::{Encoder, EncoderConfig};
+use headrace_codec::encode::{Encoder, EncoderConfig, error_end};
 use headrace_codec::loss::Loss;
-use headrace_codec::{At, Event, Protocol, headers};
+use headrace_codec::{Protocol, headers};
 use headrace_kernel::Head;
 
 use crate::answer::Manner;
@@ -101,11 +101,7 @@ impl Terms<'_> {
         if let Some(id) = &tally.response_id {
             config.response_id.clone_from(id);
         }
-        let mut encoder = Encoder::new(config);
-        let mut out = Vec::new();
-        encoder.event(At::default(), &Event::Error(error.as_event()), &mut out);
-        encoder.finish(&mut out);
-        out
+        error_end(config, tally.frames, &error.as_event())
     }
 }
 

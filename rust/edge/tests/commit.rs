@@ -340,3 +340,57 @@ fn a_refusal_says_when_to_come_back() {
     // A refusal has no plan, so that there is nothing to settle.
     assert_eq!(policy.look(|n| n.settlements.len()), 0);
 }
+
+/// One event of a Responses stream.
+fn response_event(seq: u32, kind: &str, rest: &str) -> String {
+    format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{seq}{rest}}}\n\n")
+}
+
+#[test]
+fn a_verbatim_stream_of_each_protocol_that_is_cut_ends_in_that_protocol() {
+    let response = r#","response":{"id":"resp_up","object":"response","created_at":1,"status":"in_progress","model":"m","output":[]}"#;
+    let item = r#","output_index":0,"item":{"id":"msg_1","type":"message","role":"assistant","status":"in_progress","content":[]}"#;
+    let part = r#","item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[]}"#;
+    let delta = r#","item_id":"msg_1","output_index":0,"content_index":0,"delta":"one""#;
+    let responses = [
+        response_event(0, "response.created", response),
+        response_event(1, "response.output_item.added", item),
+        response_event(2, "response.content_part.added", part),
+        response_event(3, "response.output_text.delta", delta),
+    ]
+    .concat();
+    let messages = [
+        r#"event: message_start
+data: {"type":"message_start","message":{"id":"msg_up","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":0}}}"#,
+        r#"event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"one"}}"#,
+        "",
+    ]
+    .join("\n\n");
+    for (path, stream) in [("/v1/responses", responses), ("/v1/messages", messages)] {
+        let body = stream.clone();
+        let up =
+            Upstream::start(Script::always(Reply::stream().data(body).gate("cut").play(Play::Reset).end())).unwrap();
+        let url = up.url(path);
+        let policy = TestPolicy::always(move |request| verbatim(&url, request));
+        let edge = start(&policy);
+        let ask =
+            r#"{"model":"m","stream":true,"max_tokens":9,"input":"hi","messages":[{"role":"user","content":"hi"}]}"#;
+        let mut client = Client::to(edge.address());
+        client.send(post(path, ask)).until("one");
+        up.open("cut");
+        let answer = client.answer();
+        assert!(answer.whole);
+        let (given, told) = answer.text().split_at(stream.len());
+        assert_eq!(given, stream);
+        if path == "/v1/messages" {
+            assert!(told.starts_with("event: error\ndata: {\"type\":\"error\""), "{told}");
+        } else {
+            assert!(told.starts_with("event: response.failed\ndata: "), "{told}");
+            assert!(told.contains("\"sequence_number\":4") && told.contains("\"id\":\"resp_up\""), "{told}");
+        }
+        assert_eq!(policy.settled(0).error.unwrap().kind, ErrorKind::StreamInterrupted);
+    }
+}

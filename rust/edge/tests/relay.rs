@@ -170,3 +170,49 @@ fn an_http_1_0_client_reads_until_the_close() {
     assert_eq!((answer.header("transfer-encoding"), answer.keep_alive), (None, false));
     assert_eq!(answer.text(), [&chunk("x"), FINISH, DONE].concat());
 }
+
+#[test]
+fn a_request_is_translated_and_what_is_lost_is_told_by_its_path() {
+    let up = upstream(stream(&[&chunk("x"), FINISH, DONE]));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| {
+        let mut plan = normalised(&url, request, Protocol::OpenaiChat);
+        plan.spec = spec(&url, request, Protocol::OpenaiChat);
+        plan
+    });
+    let edge = start(&policy);
+    let ask = r#"{"model":"m","max_tokens":5,"top_k":3,"stream":true,"system":"be brief","messages":[{"role":"user","content":"hi"}]}"#;
+    let mut client = Client::to(edge.address());
+    let answer = client.send(post("/v1/messages", ask)).answer();
+    assert!(answer.text().contains("message_stop"), "{}", answer.text());
+    assert!(answer.header("x-headrace-loss").is_some_and(|l| l.contains("top_k;dropped")), "{:?}", answer.headers);
+    let sent = up.look(|f| String::from_utf8(f.requests[0].body.clone()).unwrap());
+    assert!(sent.contains("\"be brief\"") && !sent.contains("top_k"), "{sent}");
+    assert!(policy.settled(0).losses.iter().any(|l| l.path == "top_k"));
+    // What changes the meaning is refused, with its field, and is settled.
+    let state = r#"{"model":"m","stream":true,"input":"hi","previous_response_id":"resp_1"}"#;
+    let answer = client.send(post("/v1/responses", state)).answer();
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("\"param\":\"previous_response_id\""), "{}", answer.text());
+    let settled = policy.settled(1);
+    assert_eq!((settled.status, settled.attempts), (400, 0));
+    assert_eq!(up.look(|f| f.request_count), 1);
+}
+
+#[test]
+fn an_answer_that_is_no_models_passes_unread() {
+    let count = r#"{"input_tokens":2095}"#;
+    let up = upstream(Reply::json(200, count).header("request-id", "req_up").end());
+    let url = up.url("/v1/messages/count_tokens");
+    let policy = TestPolicy::always(move |request| {
+        assert_eq!(request.operation, headrace_edge::Operation::CountTokens);
+        headrace_edge::policy::Plan { relay: headrace_edge::policy::Relay::Opaque, ..verbatim(&url, request) }
+    });
+    let edge = start(&policy);
+    let ask = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+    let answer = Client::to(edge.address()).send(post("/v1/messages/count_tokens", ask)).answer();
+    assert_eq!((answer.status, answer.text()), (200, count));
+    assert_eq!(answer.header("request-id"), Some("req_up"));
+    let settled = policy.settled(0);
+    assert_eq!((settled.finish, settled.events), (Some(FinishReason::Stop), 0));
+}

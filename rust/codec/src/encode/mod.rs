@@ -37,7 +37,7 @@ use openai_chat::Chat;
 use openai_responses::Responses;
 use shared::{Counts, Shared};
 
-use crate::event::{At, AttachTo, ContinuationForm, Event, Protocol, Sink};
+use crate::event::{At, AttachTo, ContinuationForm, Event, Protocol, ProviderError, Sink};
 use crate::loss::Loss;
 use crate::text::Text;
 
@@ -111,6 +111,21 @@ pub fn keep_alive(protocol: Protocol) -> &'static [u8] {
         Protocol::AnthropicMessages => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
         _ => b": keep-alive\n\n",
     }
+}
+
+/// The end of a stream that was passed on as it came and then failed: the client's protocol's error.
+///
+/// - `config`: with the stream's own `response_id`.
+/// - `events`: how many events the client has had; Responses numbers on from there.
+#[must_use]
+pub fn error_end(config: EncoderConfig, events: u64, error: &ProviderError<'_>) -> Vec<u8> {
+    let mut encoder = Encoder::new(config);
+    if let Form::Responses(form) = &mut encoder.form {
+        form.resume(events);
+    }
+    let mut out = Vec::new();
+    encoder.fail(&Told::of(encoder.shared.client, error), &mut out);
+    out
 }
 
 /// Encodes the events of one response.

@@ -119,6 +119,12 @@ impl Responses {
         Outcome::Going
     }
 
+    /// Others have begun this stream, and written as many events.
+    pub fn resume(&mut self, events: u64) {
+        self.started = true;
+        self.seq = events;
+    }
+
     /// A failure after the beginning, or instead of one.
     pub fn fail(&mut self, shared: &mut Shared, told: &Told, out: &mut Vec<u8>) {
         self.start(shared, out);
