@@ -43,3 +43,9 @@ pub const ZSTD_WINDOW_LOG: u32 = 23;
 
 /// Slices of one `writev`: the head, and a body of few pieces. More of them go in the next call.
 pub const IO_SLICES: usize = 16;
+
+/// How long one address of a host may be mute before the next is tried beside it (RFC 8305 advises this).
+pub const DIAL_PAUSE: Duration = Duration::from_millis(250);
+
+/// Addresses of a host that are tried. More of them do not make it more alive.
+pub const DIAL_ADDRESSES: usize = 8;

@@ -2,6 +2,7 @@
 //!
 //! `http1` is here; HTTP/2 and WebSocket will stand beside it, a proxy within [`open`].
 
+mod dial;
 pub(crate) mod http1;
 pub(crate) mod pool;
 pub mod tls;
@@ -86,22 +87,14 @@ impl Io {
 
 pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<TcpStream, Cause>> + Send>>;
 
-/// Open a TCP connection. Addresses are tried one after the other.
+/// Open a TCP connection.
 pub(crate) fn open(endpoint: &Endpoint) -> Opening {
     let (host, port) = (endpoint.host.clone(), endpoint.port);
     Box::pin(async move {
         let addresses = tokio::net::lookup_host((host.as_str(), port)).await.map_err(|e| Cause::Dns(e.kind()))?;
-        let mut last = Cause::Dns(io::ErrorKind::NotFound);
-        for address in addresses {
-            match TcpStream::connect(address).await {
-                Ok(tcp) => {
-                    // Without it a request in two segments waits for an acknowledgement.
-                    tcp.set_nodelay(true).map_err(|e| Cause::Connect(e.kind()))?;
-                    return Ok(tcp);
-                }
-                Err(e) => last = Cause::Connect(e.kind()),
-            }
-        }
-        Err(last)
+        let tcp = dial::dial(addresses.collect()).await?;
+        // Without it a request in two segments waits for an acknowledgement.
+        tcp.set_nodelay(true).map_err(|e| Cause::Connect(e.kind()))?;
+        Ok(tcp)
     })
 }
