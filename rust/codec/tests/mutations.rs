@@ -92,6 +92,10 @@ fn streams(protocol: Protocol) -> Vec<Vec<Vec<u8>>> {
 }
 
 fn damage(frames: &mut Vec<Vec<u8>>, others: &[Vec<Vec<u8>>], dice: &mut Dice) {
+    frames.retain(|frame| !frame.is_empty());
+    if frames.is_empty() {
+        frames.push(b"\n\n".to_vec());
+    }
     let at = dice.roll(frames.len());
     match dice.roll(9) {
         0 => {
@@ -124,15 +128,12 @@ fn damage(frames: &mut Vec<Vec<u8>>, others: &[Vec<Vec<u8>>], dice: &mut Dice) {
         }
         _ => frames.truncate(at + 1),
     }
-    if frames.is_empty() {
-        frames.push(b"\n\n".to_vec());
-    }
 }
 
 /// Puts one value of a frame in the place of another.
 fn swap_words(frame: &mut Vec<u8>, dice: &mut Dice) {
     let values =
-        [&b"null"[..], b"{}", b"[]", b"0", b"-1", b"\"\"", b"true", b"1e99", b"\"\\ud83d\"", b"{\"type\":\"x\"}"];
+        [&b"null"[..], b"{}", b"[]", b"0", b"-1", b"\"\"", b"true", b"1e99", b"\"\\ud83d\\ude00\"", b"{\"type\":\"x\"}"];
     let colons: Vec<usize> =
         (0..frame.len()).filter(|&i| frame[i] == b':' && frame.get(i + 1) == Some(&b'"')).collect();
     let Some(&colon) = colons.get(dice.roll(colons.len())) else { return };
@@ -178,6 +179,9 @@ fn time(protocol: Protocol, n: usize, head: &str, frame: &dyn Fn(usize) -> Strin
     start.elapsed()
 }
 
+/// A name, a family, how the stream begins, and its frames.
+type Growing = (&'static str, Protocol, String, Box<dyn Fn(usize) -> String>);
+
 struct Nothing;
 
 impl Sink for Nothing {
@@ -190,7 +194,7 @@ fn cost_grows_with_the_input_and_not_with_its_square() {
     let start = "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"content\":[]}}\n\n";
     let tool = "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"n\",\"input\":{}}}\n\n";
     let item = |i: usize, rest: &str| format!("{{\"type\":\"response.output_item.{rest}\",\"id\":\"i{i}\"}}}}");
-    let kinds: [(&str, Protocol, String, Box<dyn Fn(usize) -> String>); 9] = [
+    let kinds: [Growing; 9] = [
         (
             "blocks",
             A,

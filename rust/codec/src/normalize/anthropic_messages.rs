@@ -243,7 +243,7 @@ impl AnthropicMessages {
             }
             (b"input_json_delta", Open::Hosted { input, .. }) => fits = input.push(delta.partial_json),
             (b"citations_delta", Open::Text { given: true, .. }) => {
-                cite(delta.citation.as_deref().map_or(&[], std::slice::from_ref), out)
+                cite(delta.citation.as_deref().map_or(&[], std::slice::from_ref), out);
             }
             (b"citations_delta", Open::Text { held, .. }) if held.len() < MAX_OPEN_BLOCKS => {
                 held.extend(delta.citation.as_ref().map(|c| c.raw.to_vec()));
