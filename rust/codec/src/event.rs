@@ -398,11 +398,7 @@ fn push_intent(intent: &ToolIntent<'_>, out: &mut Vec<u8>) {
     code("kind", intent.kind.code(), out);
     out.extend_from_slice(b",\"input\":");
     match intent.kind {
-        // One event is one line: in JSON a line end stands only between tokens, where a space does as well.
-        CallKind::Function => {
-            let one_line = |b| if matches!(b, b'\n' | b'\r') { b' ' } else { b };
-            out.extend(intent.input_json().trim().bytes().map(one_line));
-        }
+        CallKind::Function => push_input(intent.input_json().trim().as_bytes(), out),
         CallKind::Custom => intent.raw_input_text.push_json_string(out),
     }
     text_of("raw_input_text", intent.raw_input_text, out);
@@ -414,6 +410,37 @@ fn push_intent(intent: &ToolIntent<'_>, out: &mut Vec<u8>) {
         )
         .as_bytes(),
     );
+}
+
+/// Appends JSON as part of one line that every reader takes: a line end stands only between tokens, where a space does
+/// as well, and an escaped half of a surrogate pair that is alone becomes U+FFFD (rule R2).
+fn push_input(json: &[u8], out: &mut Vec<u8>) {
+    let mut rest = json;
+    while let Some(at) = memchr::memchr3(b'\n', b'\r', b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let (plain, used) = match rest[at] {
+            b'\\' => whole_escape(&rest[at..]),
+            _ => (&b" "[..], 1),
+        };
+        out.extend_from_slice(plain);
+        rest = &rest[at + used..];
+    }
+    out.extend_from_slice(rest);
+}
+
+/// What to write for the escape at the start of `json`, and its length. A pair is one.
+fn whole_escape(json: &[u8]) -> (&[u8], usize) {
+    let unit = |from: usize| {
+        let digits = json.get(from..from + 6).filter(|e| e.starts_with(b"\\u"))?;
+        u16::from_str_radix(std::str::from_utf8(&digits[2..]).ok()?, 16).ok()
+    };
+    match (unit(0), unit(6)) {
+        (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (&json[..12], 12),
+        (Some(0xD800..=0xDFFF), _) => (b"\\ufffd", 6),
+        (Some(_), _) => (&json[..6], 6),
+        // The scanner has seen a character after the backslash.
+        (None, _) => (&json[..json.len().min(2)], json.len().min(2)),
+    }
 }
 
 fn push_error(error: &ProviderError<'_>, out: &mut Vec<u8>) {
@@ -508,5 +535,26 @@ impl Sink for JsonLines {
     fn event(&mut self, at: At, event: &Event<'_>) {
         event.push_json(at, &mut self.0);
         self.0.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_one_line_and_has_no_lone_halves() {
+        for (json, want) in [
+            ("{\n \"a\":\r\n1}", "{  \"a\":  1}"),
+            (r#"{"a":"\n\\\"x\u00e9\ud83d\ude00"}"#, r#"{"a":"\n\\\"x\u00e9\ud83d\ude00"}"#),
+            (
+                r#"{"a":"\ud83d","b":"\ude00\ud83d\ud83d\ude00\\ud83d"}"#,
+                r#"{"a":"\ufffd","b":"\ufffd\ufffd\ud83d\ude00\\ud83d"}"#,
+            ),
+        ] {
+            let mut out = Vec::new();
+            push_input(json.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), want);
+        }
     }
 }

@@ -132,8 +132,18 @@ fn damage(frames: &mut Vec<Vec<u8>>, others: &[Vec<Vec<u8>>], dice: &mut Dice) {
 
 /// Puts one value of a frame in the place of another.
 fn swap_words(frame: &mut Vec<u8>, dice: &mut Dice) {
-    let values =
-        [&b"null"[..], b"{}", b"[]", b"0", b"-1", b"\"\"", b"true", b"1e99", b"\"\\ud83d\\ude00\"", b"{\"type\":\"x\"}"];
+    let values = [
+        &b"null"[..],
+        b"{}",
+        b"[]",
+        b"0",
+        b"-1",
+        b"\"\"",
+        b"true",
+        b"1e99",
+        b"\"\\ud83d\\ude00\"",
+        b"{\"type\":\"x\"}",
+    ];
     let colons: Vec<usize> =
         (0..frame.len()).filter(|&i| frame[i] == b':' && frame.get(i + 1) == Some(&b'"')).collect();
     let Some(&colon) = colons.get(dice.roll(colons.len())) else { return };
