@@ -87,6 +87,24 @@ impl<'a> Scanner<'a> {
         Scanner { buf, pos: 0 }
     }
 
+    /// A cursor over the same text from byte `pos` on.
+    #[must_use]
+    pub(crate) fn at(buf: &'a [u8], pos: usize) -> Self {
+        Scanner { buf, pos }
+    }
+
+    /// The inside of a string whose opening quote is the byte before the cursor.
+    #[inline]
+    pub(crate) fn inside(&mut self) -> Scan<Literal<'a>> {
+        match self.pos.checked_sub(1) {
+            Some(quote) if self.buf.get(quote) == Some(&b'"') => {
+                self.pos = quote;
+                self.string_body()
+            }
+            _ => self.fail("a quote"),
+        }
+    }
+
     /// The offset of the next byte to be read.
     #[must_use]
     pub fn pos(&self) -> usize {

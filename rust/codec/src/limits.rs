@@ -34,6 +34,10 @@ pub const MAX_ARGUMENTS: usize = 64 << 20;
 /// Vendors allow 64 to 256; a longer one is cut at this length, at a character's edge.
 pub const MAX_NAME: usize = 4096;
 
+/// Longest payload that is kept as a frame template, in bytes. Deltas of text are 130 to 400 bytes long; the bound keeps an open
+/// stream's memory small. A longer payload is read the general way.
+pub const MAX_TEMPLATE: usize = 1 << 10;
+
 /// Head of an error body that is kept in `raw` and searched for wordings, in bytes.
 pub const MAX_ERROR_RAW: usize = 64 << 10;
 

@@ -21,6 +21,7 @@ use crate::limits::{MAX_ERROR_RAW, MAX_FRAME};
 use crate::normalize::anthropic_messages::AnthropicMessages;
 use crate::normalize::openai_chat::OpenaiChat;
 use crate::normalize::openai_responses::OpenaiResponses;
+use crate::normalize::template::Template;
 use crate::normalize::{About, Known, Normalize, Out, Response};
 
 /// What carries the payloads.
@@ -84,6 +85,7 @@ pub struct Decoder {
     framing: Framing,
     normalizer: Normalizer,
     response: Response,
+    template: Template,
     /// Bytes of the body so far.
     read: u64,
 }
@@ -149,7 +151,7 @@ impl Decoder {
             provider: config.provider,
             model: config.model,
         });
-        Decoder { framing, normalizer, response, read: 0 }
+        Decoder { framing, normalizer, response, template: Template::default(), read: 0 }
     }
 
     /// The terminal event was given.
@@ -204,8 +206,8 @@ impl Decoder {
     }
 
     fn frames(&mut self, bytes: &[u8], start: u64, sink: &mut dyn Sink) {
-        let Decoder { framing, normalizer, response, .. } = self;
-        let mut each = |frame: Frame<'_>| deliver(&frame, normalizer, response, sink);
+        let Decoder { framing, normalizer, response, template, .. } = self;
+        let mut each = |frame: Frame<'_>| deliver(&frame, normalizer, template, response, sink);
         let taken = match framing {
             Framing::Sse(sse) => sse.feed(bytes, &mut each),
             Framing::Ndjson(ndjson) => ndjson.feed(bytes, &mut each),
@@ -228,11 +230,11 @@ impl Decoder {
             return;
         }
         let clean = end == End::Eof;
-        let Decoder { framing, normalizer, response, read } = self;
+        let Decoder { framing, normalizer, response, template, read } = self;
         match framing {
             Framing::Failed(body) => return response.out(0, sink).error_body(&unwrapped(body)),
-            Framing::Sse(sse) => sse.finish(clean, &mut |frame| deliver(&frame, normalizer, response, sink)),
-            Framing::Ndjson(ndjson) => ndjson.finish(clean, &mut |frame| deliver(&frame, normalizer, response, sink)),
+            Framing::Sse(sse) => sse.finish(clean, &mut |f| deliver(&f, normalizer, template, response, sink)),
+            Framing::Ndjson(lines) => lines.finish(clean, &mut |f| deliver(&f, normalizer, template, response, sink)),
             Framing::Whole(whole) => whole_body(whole.body(), *read, clean, normalizer, response, sink),
             Framing::Undecided(..) | Framing::Messages(_) => {}
         }
@@ -257,11 +259,17 @@ impl Decoder {
 }
 
 /// Gives out the events of one frame; false after the terminal.
-fn deliver(frame: &Frame<'_>, normalizer: &mut Normalizer, response: &mut Response, sink: &mut dyn Sink) -> bool {
+fn deliver(
+    frame: &Frame<'_>,
+    normalizer: &mut Normalizer,
+    template: &mut Template,
+    response: &mut Response,
+    sink: &mut dyn Sink,
+) -> bool {
     if let Some(data) = frame.data {
         let mut out = response.out(frame.offset, sink);
         match normalizer.get() {
-            Some(normalizer) => payload(data, frame.name, normalizer, &mut out),
+            Some(normalizer) => payload(data, frame.name, normalizer, template, &mut out),
             None => unsupported(&mut out),
         }
     }
@@ -270,10 +278,14 @@ fn deliver(frame: &Frame<'_>, normalizer: &mut Normalizer, response: &mut Respon
     !response.is_done()
 }
 
-fn payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, out: &mut Out<'_>) {
-    if data.first() == Some(&b'{') && normalizer.value(data, name, out).is_ok() {
-        return;
+fn payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, template: &mut Template, out: &mut Out<'_>) {
+    if let Some(text) = template.fit(data, name) {
+        return normalizer.again(text, out);
     }
+    if data.first() == Some(&b'{') && normalizer.value(data, name, out).is_ok() {
+        return template.learn(data, name, normalizer.steady());
+    }
+    template.forget();
     if out.is_done() {
         return;
     }

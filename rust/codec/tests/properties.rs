@@ -55,6 +55,54 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// A run of frames of one kind, with holes of all sorts.
+fn repeated() -> impl Strategy<Value = Vec<String>> {
+    let text = prop::sample::select(vec![
+        "",
+        "a",
+        "tide",
+        "\\n",
+        "\\ud83d",
+        "\\udea2",
+        "<think>",
+        "</thi",
+        "nk>",
+        "é",
+        "\\q",
+        "{\\\"k\\\":1}",
+    ]);
+    let number = prop::sample::select(vec!["1", "22", "-3e5", "01", "null", "\"x\""]);
+    let deltas = prop::sample::select(vec![
+        "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"@\"},\"x\":#}],\"id\":\"i\",\"obfuscation\":\"$\"}",
+        "{\"created\":#,\"choices\":[{\"index\":0,\"delta\":{\"content\":\"@\"}}],\"id\":\"i\",\"obfuscation\":\"$\"}",
+        "{\"choices\":[{\"delta\":{\"reasoning\":\"@\",\"content\":\"\"}}],\"id\":\"$\",\"created\":#}",
+        "{\"choices\":[{\"delta\":{\"reasoning\":\"@\",\"content\":\"$\"}}],\"id\":\"j\"}",
+        "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"@\"}}]}}],\"model\":\"$\"}",
+        "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":1,\"id\":\"$\",\"function\":{\"arguments\":\"@\"}}]}}]}",
+        "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"$\",\"arguments\":\"@\"}}]}}]}",
+        "{\"choices\":[{\"delta\":{\"content\":\"@\"},\"finish_reason\":\"$\"}],\"error\":\"\"}",
+        "{\"choices\":[{\"delta\":{\"content\":\"@\"}}],\"error\":\"$\"}",
+        "{\"choices\":[{\"delta\":{\"content\":\"@\"}}],\"status\":#,\"object\":\"$\"}",
+        "{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"$\"}}",
+        "{\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"f\"}}",
+        "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"@\",\"x\":\"$\"},\"y\":#}",
+        "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"@\"},\"y\":#}",
+        "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"@\"}}",
+        "{\"type\":\"content_block_stop\",\"index\":1}",
+        "{\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"function_call\",\"id\":\"$\",\"name\":\"f\"}}",
+        "{\"type\":\"response.output_text.delta\",\"sequence_number\":#,\"item_id\":\"$\",\"output_index\":1,\"content_index\":0,\"delta\":\"@\",\"obfuscation\":\"$\"}",
+        "{\"type\":\"response.function_call_arguments.delta\",\"sequence_number\":#,\"item_id\":\"$\",\"output_index\":0,\"delta\":\"@\"}",
+        "{\"type\":\"response.reasoning_summary_text.delta\",\"sequence_number\":#,\"output_index\":2,\"summary_index\":0,\"delta\":\"@\"}",
+    ]);
+    let values = prop::collection::vec((text.clone(), number, text), 1..7);
+    (deltas, values).prop_map(|(frame, values)| {
+        let fill = |(text, number, other): (&str, &str, &str)| {
+            frame.replace('@', text).replace('#', number).replace('$', other)
+        };
+        values.into_iter().map(fill).collect()
+    })
+}
+
 fn wire() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(fragment(), 0..60).prop_map(|parts| parts.concat())
 }
@@ -123,6 +171,21 @@ proptest! {
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), end in end()) {
         for protocol in PROTOCOLS {
             check(&support::decode_lines(DecoderConfig::new(protocol), &[&bytes], end))?;
+        }
+    }
+
+    /// Streams that repeat a frame with small changes: read by templates, and without them (a payload with a space before
+    /// it is read the general way).
+    #[test]
+    fn templates_change_nothing(runs in prop::collection::vec(repeated(), 1..12), think_tags in any::<bool>()) {
+        for protocol in PROTOCOLS {
+            let run = |lead: &str| {
+                let wire: String = runs.iter().flatten().map(|frame| format!("data:{lead}{frame}\n\n")).collect();
+                let mut config = DecoderConfig::new(protocol);
+                config.think_tags = think_tags;
+                support::without_offsets(&support::decode(config, &[wire.as_bytes()], End::Eof))
+            };
+            prop_assert_eq!(run(" "), run("  "));
         }
     }
 

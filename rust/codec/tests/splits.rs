@@ -149,6 +149,24 @@ fn cuts(bytes: &[u8]) -> Vec<usize> {
     (1..bytes.len()).filter(|&at| at % step == 0 || near_line_end(at)).collect()
 }
 
+/// A payload with a space before it is read the general way: no frame template is compared, none is learnt.
+#[test]
+fn frame_templates_change_nothing() {
+    let mut compared = 0;
+    for (file, config, bytes) in recordings() {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let spaced = text.replace("data: {", "data:  {").replace("data:{", "data:  {");
+        if spaced == text {
+            continue;
+        }
+        compared += 1;
+        let with = support::without_offsets(&support::decode(config.clone(), &[text.as_bytes()], End::Eof));
+        let without = support::without_offsets(&support::decode(config, &[spaced.as_bytes()], End::Eof));
+        assert_eq!(with, without, "{file}");
+    }
+    assert!(compared == 0 || compared >= 80, "only {compared} recordings");
+}
+
 #[test]
 fn a_chat_that_is_cut_proposes_nothing() {
     for (file, config, bytes) in recordings() {

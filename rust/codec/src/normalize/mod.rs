@@ -17,6 +17,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 pub mod out;
 mod retry_after;
+pub mod template;
 pub mod text;
 mod think;
 
@@ -25,6 +26,8 @@ pub use out::{About, Counts, Known, Out, Piece, Response, Started};
 use crate::error::ErrorKind;
 use crate::event::FinishReason;
 use crate::json::Scan;
+use crate::text::Literal;
+use template::Steady;
 
 /// One wire family's reading of frames.
 pub trait Normalize {
@@ -35,6 +38,17 @@ pub trait Normalize {
     /// read everything first, then act. The pipeline makes a row of values or `stream_interrupted` of an `Err`.
     /// What it does not know it ignores. After a terminal event it is not called again.
     fn value(&mut self, json: &[u8], name: &[u8], out: &mut Out<'_>) -> Scan<()>;
+
+    /// Whether the payload that [`Normalize::value`] read last did nothing but give out one text, so that another that differs
+    /// in that text alone (and in ignored values) would do the same: see [`template`].
+    fn steady(&self) -> Option<&Steady> {
+        None
+    }
+
+    /// Does again what the steady payload did, with another text. Called only after [`Normalize::steady`] said what.
+    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+        let _ = (text, out);
+    }
 
     /// Reads a whole JSON body (an answer without streaming, or an error with status 200): one object. Same promise
     /// as [`Normalize::value`]. Gives out everything but the terminal, which comes by [`Normalize::end`],

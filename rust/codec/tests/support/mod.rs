@@ -92,3 +92,15 @@ pub fn compare(expected: &Path, got: &[u8]) {
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
     assert_eq!(text(got), text(&want), "{}", expected.display());
 }
+
+/// The events without what tells where they stood.
+#[must_use]
+pub fn without_offsets(events: &[Value]) -> Vec<Value> {
+    let mut events = events.to_vec();
+    for event in &mut events {
+        let event = event.as_object_mut().expect("an object");
+        event.remove("offset");
+        event.remove("assembled_from");
+    }
+    events
+}

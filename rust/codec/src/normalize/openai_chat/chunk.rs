@@ -8,6 +8,7 @@
 
 use crate::event::CallKind;
 use crate::json::{Kind, Malformed, Scan, Scanner};
+use crate::normalize::template::Ignored;
 use crate::text::Literal;
 
 #[derive(Debug, Default)]
@@ -26,6 +27,8 @@ pub(super) struct Chunk<'a> {
     pub failed: bool,
     /// The error itself, where it stands deeper than at the top.
     pub inner_error: Option<&'a [u8]>,
+    /// Values that no part of the reading looks at.
+    pub ignored: Ignored,
     /// It says that the stream ends with it, where a finish reason does not.
     pub last: bool,
 }
@@ -112,8 +115,8 @@ pub(super) fn read<'a>(json: &'a [u8], whole: bool, chunk: &mut Chunk<'a>) -> Sc
     let mut members = s.object()?;
     while let Some(key) = s.key(&mut members)? {
         match key.bytes().as_ref() {
-            b"id" => chunk.id = filled(s.string_or_skip()?),
-            b"model" => chunk.model = filled(s.string_or_skip()?),
+            b"id" => chunk.id = name(&mut s, &mut chunk.ignored)?,
+            b"model" => chunk.model = name(&mut s, &mut chunk.ignored)?,
             b"choices" => choices(&mut s, chunk, whole)?,
             b"usage" => chunk.usage = object(&mut s)?,
             b"x_groq" => x_groq(&mut s, chunk)?,
@@ -131,9 +134,7 @@ pub(super) fn read<'a>(json: &'a [u8], whole: bool, chunk: &mut Chunk<'a>) -> Sc
             b"code" => flat.named |= truthy(s.skip()?),
             b"detail" | b"errors" => flat.detail |= truthy(s.skip()?),
             b"status" | b"status_code" => flat.status |= s.count_or_skip()?.is_some_and(|n| n >= 400),
-            _ => {
-                s.skip()?;
-            }
+            _ => chunk.ignored.skip(&mut s)?,
         }
     }
     if !s.at_end() {
@@ -171,7 +172,7 @@ fn choices<'a>(s: &mut Scanner<'a>, chunk: &mut Chunk<'a>, whole: bool) -> Scan<
         let is_first = chunk.choice.is_none();
         let mut further = Choice::default();
         let place = if is_first { chunk.choice.get_or_insert_default() } else { &mut further };
-        if !choice(s, whole, place)? {
+        if !choice(s, whole, place, &mut chunk.ignored)? {
             if is_first {
                 chunk.choice = None;
             }
@@ -189,23 +190,21 @@ fn choices<'a>(s: &mut Scanner<'a>, chunk: &mut Chunk<'a>, whole: bool) -> Scan<
 }
 
 /// One choice; false where it is another than choice 0.
-fn choice<'a>(s: &mut Scanner<'a>, whole: bool, choice: &mut Choice<'a>) -> Scan<bool> {
+fn choice<'a>(s: &mut Scanner<'a>, whole: bool, choice: &mut Choice<'a>, ignored: &mut Ignored) -> Scan<bool> {
     let Some(mut members) = s.object_or_skip()? else { return Ok(false) };
     let (mut index, mut has_delta, mut has_message) = (0, false, false);
     let (mut other, mut text): (Option<&[u8]>, Option<Literal<'_>>) = (None, None);
     while let Some(key) = s.key(&mut members)? {
         match key.bytes().as_ref() {
             b"index" => index = s.count_or_skip()?.unwrap_or(0),
-            b"delta" if !whole => has_delta = delta(s, &mut choice.delta)?,
-            b"message" if whole => has_message = delta(s, &mut choice.delta)?,
+            b"delta" if !whole => has_delta = delta(s, &mut choice.delta, ignored)?,
+            b"message" if whole => has_message = delta(s, &mut choice.delta, ignored)?,
             b"delta" | b"message" => other = object(s)?,
             b"text" => text = s.string_or_skip()?,
             b"finish_reason" => choice.finish = filled(s.string_or_skip()?),
             b"usage" => choice.usage = object(s)?,
             b"error" => choice.error = Some(s.skip()?).filter(|raw| truthy(raw)),
-            _ => {
-                s.skip()?;
-            }
+            _ => ignored.skip(s)?,
         }
     }
     if index != 0 {
@@ -214,7 +213,7 @@ fn choice<'a>(s: &mut Scanner<'a>, whole: bool, choice: &mut Choice<'a>) -> Scan
     choice.whole = has_message;
     if !has_delta && !has_message {
         if let Some(raw) = other {
-            delta(&mut Scanner::new(raw), &mut choice.delta)?;
+            delta(&mut Scanner::new(raw), &mut choice.delta, &mut Ignored::default())?;
             choice.whole = !whole;
         } else if let Some(text) = text {
             // Legacy completions.
@@ -224,7 +223,7 @@ fn choice<'a>(s: &mut Scanner<'a>, whole: bool, choice: &mut Choice<'a>) -> Scan
     Ok(true)
 }
 
-fn delta<'a>(s: &mut Scanner<'a>, delta: &mut Delta<'a>) -> Scan<bool> {
+fn delta<'a>(s: &mut Scanner<'a>, delta: &mut Delta<'a>, ignored: &mut Ignored) -> Scan<bool> {
     let Some(mut members) = s.object_or_skip()? else { return Ok(false) };
     while let Some(key) = s.key(&mut members)? {
         let key = key.bytes();
@@ -258,13 +257,18 @@ fn delta<'a>(s: &mut Scanner<'a>, delta: &mut Delta<'a>) -> Scan<bool> {
                         delta.reasoning = Some((place, text));
                     }
                 }
-                None => {
-                    s.skip()?;
-                }
+                None => ignored.skip(s)?,
             },
         }
     }
     Ok(true)
+}
+
+/// A name of the response: it counts only until one was given out, and is ignored from then on.
+fn name<'a>(s: &mut Scanner<'a>, ignored: &mut Ignored) -> Scan<Option<Literal<'a>>> {
+    let raw = s.skip()?;
+    ignored.note(s, raw);
+    Ok(filled(Scanner::new(raw).string_or_skip()?))
 }
 
 fn extra<'a>(s: &mut Scanner<'a>, delta: &mut Delta<'a>, extra: Extra) -> Scan<()> {

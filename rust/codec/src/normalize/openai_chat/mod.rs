@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use chunk::{Arguments, Choice, Choices, Chunk, Content, Delta, Extra, Fragment};
 
 use super::details::Details;
+use super::template::Steady;
 use super::text::Half;
 use super::think::ThinkTags;
 use super::{Normalize, Out, Piece, finish};
@@ -45,6 +46,15 @@ pub struct OpenaiChat {
     /// How many entries of the lists that grow from chunk to chunk have been given out.
     citations: usize,
     results: usize,
+    steady: Option<(Again, Steady)>,
+}
+
+/// What a steady payload did with its text.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Text,
+    Reasoning(ReasoningKind),
+    Call(u32),
 }
 
 #[derive(Debug, Default)]
@@ -117,8 +127,7 @@ impl OpenaiChat {
 
     fn delta(&mut self, delta: &Delta<'_>, whole: bool, out: &mut Out<'_>) -> Scan<()> {
         if let Some((_, text)) = delta.reasoning {
-            (self.spoke, self.reasoned) = (true, true);
-            out.reasoning(REASONING, reasoning_kind(delta)?, Text::Literal(text));
+            self.reasoning(reasoning_kind(delta)?, text, out);
         }
         for (_, raw) in delta.extras.iter().filter(|(extra, _)| *extra == Extra::Details) {
             let read_already = self.reasoned;
@@ -148,6 +157,49 @@ impl OpenaiChat {
             extras::give(*extra, raw, whole, out)?;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn reasoning(&mut self, kind: ReasoningKind, text: Literal<'_>, out: &mut Out<'_>) {
+        (self.spoke, self.reasoned) = (true, true);
+        out.reasoning(REASONING, kind, Text::Literal(text));
+    }
+
+    /// Whether the chunk, which was acted on, did nothing but give out one text.
+    fn steadiness(&self, json: &[u8], chunk: &Chunk<'_>, out: &Out<'_>) -> Option<(Again, Steady)> {
+        let choice = chunk.choice.as_ref()?;
+        let Choice { delta, whole: false, finish: None, usage: None, error: None } = choice else { return None };
+        let rest = chunk.usage.or(chunk.citations).or(chunk.search_results);
+        let is_plain = chunk.more.is_empty() && rest.is_none() && !chunk.failed && !chunk.last && out.is_started();
+        if !is_plain || out.is_done() {
+            return None;
+        }
+        let Delta { content, refusal: None, reasoning, call, calls, legacy: None, extras } = delta else { return None };
+        if !calls.is_empty() || !extras.is_empty() {
+            return None;
+        }
+        let content = match content {
+            Content::Text(text) if !text.raw.is_empty() => Some(*text),
+            Content::Parts(_) => return None,
+            _ => None,
+        };
+        let (again, text) = match (content, reasoning, call) {
+            (Some(text), None, None) => (Again::Text, text),
+            (None, Some((_, text)), None) => (Again::Reasoning(ReasoningKind::Raw), *text),
+            (None, None, Some(fragment)) => {
+                let Fragment { id: None, name: None, arguments: Arguments::Text(text), signature: None, .. } = fragment
+                else {
+                    return None;
+                };
+                let call = match fragment.index {
+                    Some(index) => self.calls.hit.filter(|(known, _)| *known == index)?.1,
+                    None => self.calls.last?,
+                };
+                (Again::Call(call), *text)
+            }
+            _ => return None,
+        };
+        (!text.raw.is_empty()).then(|| (again, Steady::new(json, text, chunk.ignored)))
     }
 
     #[inline]
@@ -288,7 +340,25 @@ impl Normalize for OpenaiChat {
         let mut chunk = Chunk::default();
         chunk::read(json, false, &mut chunk)?;
         chunk.failed |= name == b"error";
-        self.act(json, &chunk, out)
+        self.act(json, &chunk, out)?;
+        self.steady = self.steadiness(json, &chunk, out);
+        Ok(())
+    }
+
+    fn steady(&self) -> Option<&Steady> {
+        self.steady.as_ref().map(|(_, steady)| steady)
+    }
+
+    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+        match self.steady {
+            Some((Again::Text, _)) => self.text(text, out),
+            Some((Again::Reasoning(kind), _)) => self.reasoning(kind, text, out),
+            Some((Again::Call(call), _)) => {
+                self.give_details(out);
+                out.call_piece(call, &Piece { text: Some(Text::Literal(text)), ..Piece::default() });
+            }
+            None => {}
+        }
     }
 
     fn whole(&mut self, json: &[u8], out: &mut Out<'_>) -> Scan<()> {

@@ -1,0 +1,234 @@
+//! Frame templates: a stream repeats one frame with another text in it, and most of the rest need not be read again.
+//!
+//! 1. A payload that was read the general way, and whose only effect was to give one text out, is kept as a [`Template`]:
+//!    its bytes, the place of that text, and of values that the reading ignores.
+//! 2. The next payload is compared with it byte for byte; only the text and those ignored values that were seen to change are
+//!    read, as strictly as ever. Where all agrees, the normaliser is told to do the same with the new text.
+//! 3. This is sound because equal bytes lead a deterministic reader to equal acts, an ignored value leads to none, and
+//!    any payload that is read the general way replaces the template or ends it.
+//!
+//! Only the reader of a family may say what it ignores. A value that decides anything must never be noted as ignored.
+
+use crate::json::{Scan, Scanner};
+use crate::limits::MAX_TEMPLATE;
+use crate::text::Literal;
+
+/// How many ignored values of a payload are noted; those after them must then stay equal.
+const NOTED: usize = 10;
+
+/// Where a payload has strings and numbers that its reader ignores.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ignored {
+    at: [(u32, u32); NOTED],
+    count: usize,
+}
+
+impl Ignored {
+    /// Skips a value that has no part in what the payload means, and notes its place.
+    #[inline]
+    pub fn skip(&mut self, s: &mut Scanner<'_>) -> Scan<()> {
+        let raw = s.skip()?;
+        self.note(s, raw);
+        Ok(())
+    }
+
+    /// Notes the place of a value that was just read from `s` and that has no part in what the payload means.
+    #[inline]
+    pub fn note(&mut self, s: &Scanner<'_>, raw: &[u8]) {
+        let is_scalar = matches!(raw.first(), Some(b'"' | b'-' | b'0'..=b'9'));
+        if is_scalar && let Some(place) = self.at.get_mut(self.count) {
+            *place = ((s.pos() - raw.len()) as u32, s.pos() as u32);
+            self.count += 1;
+        }
+    }
+}
+
+/// What a normaliser says of a payload whose only effect was to give out one text.
+#[derive(Clone, Copy, Debug)]
+pub struct Steady {
+    /// The inside of the text's literal.
+    text: (u32, u32),
+    ignored: Ignored,
+}
+
+impl Steady {
+    /// `text` lies in `json`.
+    #[must_use]
+    pub fn new(json: &[u8], text: Literal<'_>, ignored: Ignored) -> Steady {
+        let start = (text.raw.as_ptr() as usize - json.as_ptr() as usize) as u32;
+        Steady { text: (start, start + text.raw.len() as u32), ignored }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The text; the place is that of the literal's inside.
+    Text,
+    /// A string that is ignored.
+    String,
+    /// A number that is ignored.
+    Number,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    start: u32,
+    end: u32,
+    kind: Kind,
+}
+
+/// A payload, with holes.
+#[derive(Debug, Default)]
+pub struct Template {
+    bytes: Vec<u8>,
+    name: Vec<u8>,
+    /// In their order in `bytes`.
+    holes: Vec<Hole>,
+    ignored: Ignored,
+    /// Which of `ignored` were seen to change.
+    changing: [bool; NOTED],
+    valid: bool,
+    /// Payloads in a row that did not fit.
+    misses: u32,
+}
+
+impl Template {
+    /// The text of `payload`, if it fits. An empty text never does: it may mean something else.
+    #[inline]
+    #[must_use]
+    pub fn fit<'a>(&mut self, payload: &'a [u8], name: &[u8]) -> Option<Literal<'a>> {
+        if !self.valid {
+            return None;
+        }
+        let text = self.compare(payload).filter(|text| !text.raw.is_empty() && self.name == name)?;
+        self.misses = 0;
+        Some(text)
+    }
+
+    fn compare<'a>(&self, payload: &'a [u8]) -> Option<Literal<'a>> {
+        let (mut known, mut at, mut text) = (0, 0, None);
+        for hole in &self.holes {
+            let same = &self.bytes[known..hole.start as usize];
+            known = hole.end as usize;
+            if !payload[at..].starts_with(same) {
+                return None;
+            }
+            at += same.len();
+            let mut s = Scanner::at(payload, at);
+            match hole.kind {
+                Kind::Text => {
+                    // The quote before it was just compared.
+                    let literal = s.inside().ok()?;
+                    at += literal.raw.len();
+                    text = Some(literal);
+                }
+                Kind::String => at += s.inside().ok()?.raw.len(),
+                Kind::Number => at += s.number().ok()?.len(),
+            }
+        }
+        (payload[at..] == self.bytes[known..]).then_some(text).flatten()
+    }
+
+    /// `payload` was read the general way: keep it if it is steady. A stream whose payloads never repeat is looked at
+    /// ever more rarely.
+    pub fn learn(&mut self, payload: &[u8], name: &[u8], steady: Option<&Steady>) {
+        let was_valid = std::mem::replace(&mut self.valid, false);
+        self.misses = self.misses.saturating_add(1);
+        let rests = self.misses > 8 && !self.misses.is_multiple_of(64);
+        let Some(steady) = steady.filter(|_| !rests && payload.len() <= MAX_TEMPLATE) else { return };
+        let ignored = &steady.ignored;
+        if was_valid && ignored.count == self.ignored.count {
+            for i in 0..ignored.count {
+                let (before, now) = (self.ignored.at[i], ignored.at[i]);
+                let place =
+                    |bytes, (start, end): (u32, u32)| -> &[u8] { &<[u8]>::as_ref(bytes)[start as usize..end as usize] };
+                self.changing[i] |= place(&self.bytes, before) != place(payload, now);
+            }
+        } else {
+            self.changing = [false; NOTED];
+        }
+        self.holes.clear();
+        for i in (0..ignored.count).filter(|&i| self.changing[i]) {
+            let (start, end) = ignored.at[i];
+            let is_string = payload[start as usize] == b'"';
+            self.holes.push(if is_string {
+                Hole { start: start + 1, end: end - 1, kind: Kind::String }
+            } else {
+                Hole { start, end, kind: Kind::Number }
+            });
+        }
+        self.holes.push(Hole { start: steady.text.0, end: steady.text.1, kind: Kind::Text });
+        self.holes.sort_unstable_by_key(|hole| hole.start);
+        self.ignored = *ignored;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(payload);
+        self.name.clear();
+        self.name.extend_from_slice(name);
+        self.valid = true;
+    }
+
+    /// Something else was read: what was learnt no longer stands.
+    pub fn forget(&mut self) {
+        self.valid = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `{"a":..., "t":"text"}`, of which `a` is ignored.
+    fn read(json: &[u8]) -> Steady {
+        let (mut s, mut ignored, mut text) = (Scanner::new(json), Ignored::default(), None);
+        let mut members = s.object().unwrap();
+        while let Some(key) = s.key(&mut members).unwrap() {
+            if key.is("t") {
+                text = s.string_or_skip().unwrap();
+            } else {
+                ignored.skip(&mut s).unwrap();
+            }
+        }
+        Steady::new(json, text.unwrap(), ignored)
+    }
+
+    fn learnt(payloads: &[&str]) -> Template {
+        let mut template = Template::default();
+        for payload in payloads {
+            template.learn(payload.as_bytes(), b"n", Some(&read(payload.as_bytes())));
+        }
+        template
+    }
+
+    #[test]
+    fn what_changed_once_may_change_and_the_rest_may_not() {
+        let mut t = learnt(&[r#"{"a":1,"b":"x","t":"one"}"#]);
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"other\n"}"#, b"n").unwrap().is("other\n"));
+        assert!(t.fit(br#"{"a":2,"b":"x","t":"one"}"#, b"n").is_none());
+        let mut t = learnt(&[r#"{"a":1,"b":"x","t":"one"}"#, r#"{"a":22,"b":"x","t":"two"}"#]);
+        assert!(t.fit(br#"{"a":333,"b":"x","t":"three"}"#, b"n").unwrap().is("three"));
+        assert!(t.fit(br#"{"a":333,"b":"y","t":"three"}"#, b"n").is_none());
+        let mut t = learnt(&[r#"{"b":"x","t":"one","a":1}"#, r#"{"b":"xx","t":"","a":1}"#]);
+        assert!(t.fit(br#"{"b":"","t":"3","a":1}"#, b"n").unwrap().is("3"));
+    }
+
+    #[test]
+    fn what_is_not_json_or_not_the_same_does_not_fit() {
+        let mut t = learnt(&[r#"{"a":1,"b":"x","t":"one"}"#, r#"{"a":2,"b":"y","t":"two"}"#]);
+        for wrong in [
+            r#"{"a":01,"b":"x","t":"one"}"#,
+            r#"{"a":1,"b":"x\q","t":"one"}"#,
+            r#"{"a":1,"b":"x","t":"one}"#,
+            r#"{"a":1,"b":"x","t":"one"} "#,
+            r#"{"a":1,"b":"x","t":"one""#,
+            r#"{"a":"1","b":"x","t":"one"}"#,
+            r#"{"a":1,"b":"x","t":""}"#,
+            r#"{"a":1,"b":"x","#,
+            "",
+        ] {
+            assert!(t.fit(wrong.as_bytes(), b"n").is_none(), "{wrong}");
+        }
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#, b"other name").is_none());
+        t.forget();
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#, b"n").is_none());
+    }
+}
