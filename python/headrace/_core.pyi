@@ -46,6 +46,7 @@ __all__ = [
     "RefusalDelta",
     "RequestRef",
     "SettlementRef",
+    "ScriptedRef",
     "TextDelta",
     "ToolIntentDelta",
     "ToolIntentProposed",
@@ -729,6 +730,36 @@ class Encoder:
     def finish(self) -> bytes: ...
     @property
     def losses(self) -> list[Loss]: ...
+
+@final
+class ScriptedRef:
+    @staticmethod
+    def start(
+        routes: Sequence[
+            tuple[
+                str,
+                Sequence[tuple[int, list[tuple[str, str]], str | int, list[tuple[Any, ...]], bool, bool]],
+            ]
+        ],
+        *,
+        record: int,
+        tls: tuple[bytes, bytes] | None = None,
+    ) -> ScriptedRef: ...
+    @property
+    def url(self) -> str: ...
+    def open(self, gate: str) -> None: ...
+    def facts(
+        self,
+    ) -> tuple[
+        int,
+        list[tuple[bool, bool, bool, int, int, bool, bool]],
+        list[tuple[int, str, str, list[tuple[str, str]], bytes]],
+        int,
+        int,
+        int,
+    ]: ...
+    def wait_change(self, seen: int, limit: float) -> bool: ...
+    def stop(self) -> None: ...
 
 def error_reply(client_protocol: Protocol, event: ProviderErrorEvent) -> tuple[int, list[tuple[str, str]], bytes]: ...
 def filter_response_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]: ...

@@ -8,6 +8,7 @@ mod events;
 mod gateway;
 mod request;
 mod runtime;
+mod scripted;
 mod text;
 mod toml;
 
@@ -40,6 +41,8 @@ mod _core {
     use crate::request::translate_request;
     #[pymodule_export]
     use crate::runtime::KernelRef;
+    #[pymodule_export]
+    use crate::scripted::ScriptedRef;
     #[pymodule_export]
     use crate::toml::toml_document;
 }
