@@ -24,7 +24,6 @@ pub mod continuation;
 mod errors;
 mod openai_chat;
 mod openai_responses;
-mod responses_items;
 mod shared;
 
 pub use errors::{Reply, error_reply, refusal};

@@ -4,7 +4,7 @@
 //! 2. Each text is kept once, raw, in one growing buffer: the closing events and the final object repeat it.
 //! 3. An item's id never changes between its events.
 
-use super::shared::{comma, put, put_count, put_str};
+use crate::encode::shared::{comma, put, put_count, put_str};
 use crate::event::{CallKind, ReasoningKind};
 
 /// A message while it is open.

@@ -10,6 +10,9 @@
 //! 5. A failure is a chunk with `error`, and then nothing: no `[DONE]`, which reads as a normal end to clients that
 //!    skip what they do not know.
 
+mod details;
+mod end;
+
 use super::annotations::{Note, Waiting, put_url_citation};
 use super::calls::{Call, Calls, State, Step};
 use super::errors::Told;
@@ -18,8 +21,7 @@ use super::shared::{
 };
 use super::{Continued, Outcome};
 use crate::error::ErrorKind;
-use crate::event::{AttachTo, CallKind, ContinuationForm, Event, FinishReason, Protocol};
-use crate::json::{Kind, Scan, Scanner};
+use crate::event::{CallKind, Event, Protocol};
 use crate::text::{Text, push_json_str};
 
 pub(super) struct Chat {
@@ -214,103 +216,6 @@ impl Chat {
         }
     }
 
-    /// Reasoning that a signature may follow goes out twice in one delta, as the vendors do that sign: where all
-    /// clients look for it, and in the entry that the signature will complete.
-    fn signed_text(&mut self, shared: &Shared, block: u32, text: Text<'_>, out: &mut Vec<u8>) {
-        self.role(shared, out);
-        if text.is_empty() {
-            return;
-        }
-        let begins = self.signing != Some(block);
-        if begins {
-            self.end_entry();
-            self.signing = Some(block);
-            self.details += 1;
-        }
-        let index = self.details - 1;
-        if shared.stream {
-            self.chunk(shared, out, |out| {
-                put(out, "\"reasoning_content\":\"");
-                text.push_json(out);
-                put_count(out, "\",\"reasoning_details\":[{\"index\":", index);
-                put(out, ",\"type\":\"reasoning.text\",\"text\":\"");
-                text.push_json(out);
-                put(out, "\"}]");
-            });
-        } else {
-            text.push_json(self.body.reasoning.get_or_insert_default());
-            let details = &mut self.body.details;
-            if begins {
-                list_comma(details);
-                put_count(details, "{\"index\":", index);
-                put(details, ",\"type\":\"reasoning.text\",\"text\":\"");
-            }
-            text.push_json(details);
-        }
-    }
-
-    /// Ends the entry that waits for its signature, without one.
-    fn end_entry(&mut self) {
-        if self.signing.take().is_some() && !self.body.details.is_empty() {
-            put(&mut self.body.details, "\"}");
-        }
-    }
-
-    /// Opaque state goes into `reasoning_details`, the slot that compatible vendors and their clients have for it.
-    fn continuation(&mut self, shared: &Shared, continuation: &Continued<'_>, out: &mut Vec<u8>) {
-        let Continued { family, form, data, to, index } = *continuation;
-        if self.signing == Some(index) && to == AttachTo::Reasoning && form == ContinuationForm::Signature {
-            return self.sign(shared, &shared.slot(family, form, data), out);
-        }
-        self.end_entry();
-        if family == Protocol::OpenaiChat {
-            let entries = native_entries(data);
-            if !entries.is_empty() {
-                for members in entries {
-                    self.detail(shared, &members, out);
-                }
-                return;
-            }
-        }
-        let mut members = Vec::with_capacity(96);
-        if to == AttachTo::Call {
-            let (stem, slot) = (&shared.stem, self.opened);
-            if let Some(id) = self.calls.id(index, || minted(stem, slot)) {
-                put_str(&mut members, "\"id\":", id);
-                members.push(b',');
-            }
-        }
-        let data = shared.slot(family, form, data);
-        put_str(&mut members, "\"type\":\"reasoning.encrypted\",\"data\":", &data);
-        self.detail(shared, &members, out);
-    }
-
-    /// Completes the entry whose text went out.
-    fn sign(&mut self, shared: &Shared, signature: &str, out: &mut Vec<u8>) {
-        self.signing = None;
-        let index = self.details - 1;
-        if shared.stream {
-            self.chunk(shared, out, |out| {
-                put_count(out, "\"reasoning_details\":[{\"index\":", index);
-                put_str(out, ",\"type\":\"reasoning.text\",\"signature\":", signature);
-                put(out, "}]");
-            });
-        } else {
-            put_str(&mut self.body.details, "\",\"signature\":", signature);
-            self.body.details.push(b'}');
-        }
-    }
-
-    fn detail(&mut self, shared: &Shared, members: &[u8], out: &mut Vec<u8>) {
-        let mut entry = Vec::with_capacity(members.len() + 16);
-        put_count(&mut entry, "{\"index\":", self.details);
-        entry.push(b',');
-        entry.extend_from_slice(members);
-        entry.push(b'}');
-        self.details += 1;
-        self.entry(shared, List::Details, &entry, out);
-    }
-
     /// Citations that stood for their whole block, now that it is whole.
     fn note(&mut self, shared: &mut Shared, notes: &[Note], out: &mut Vec<u8>) {
         for note in notes {
@@ -422,108 +327,6 @@ impl Chat {
         call.told();
     }
 
-    fn finished(&mut self, shared: &mut Shared, reason: FinishReason, out: &mut Vec<u8>) {
-        self.role(shared, out);
-        self.end_entry();
-        let notes = self.waiting.all();
-        self.note(shared, &notes, out);
-        if self.calls.untold() {
-            shared.losses.dropped("response.tool_calls");
-        }
-        let reason = self.finish_reason(&mut shared.losses, reason);
-        if shared.stream {
-            // The head ends inside the delta, which stays empty here.
-            out.extend_from_slice(&self.head);
-            put_str(out, "},\"logprobs\":null,\"finish_reason\":", reason);
-            put(out, if shared.include_usage { "}],\"usage\":null}\n\n" } else { "}]}\n\n" });
-            // Unknown counts are not made up: then the chunk is left out.
-            if shared.include_usage
-                && let Some(counts) = shared.usage
-            {
-                put(out, "data: ");
-                put_head(out, shared, "chat.completion.chunk");
-                put(out, ",\"choices\":[],\"usage\":");
-                put_usage(out, &mut shared.losses, counts);
-                put(out, "}\n\n");
-            }
-            put(out, "data: [DONE]\n\n");
-        } else {
-            self.write_body(shared, reason, out);
-        }
-    }
-
-    fn finish_reason(&self, losses: &mut Losses, reason: FinishReason) -> &'static str {
-        let reason = match reason {
-            FinishReason::Stop => "stop",
-            FinishReason::ToolIntents => "tool_calls",
-            FinishReason::Length => "length",
-            FinishReason::ContentFilter => "content_filter",
-            // A refusal is told by its text; where the provider gave none, a bare `stop` would read as an answer.
-            FinishReason::Refusal if self.refused => "stop",
-            FinishReason::Refusal => {
-                losses.approximated("response.finish_reason");
-                "content_filter"
-            }
-            FinishReason::Pause => {
-                losses.approximated("response.finish_reason");
-                "length"
-            }
-            FinishReason::Other => {
-                losses.approximated("response.finish_reason");
-                "stop"
-            }
-        };
-        if self.calls.unfinished() && reason != "content_filter" { "length" } else { reason }
-    }
-
-    fn write_body(&mut self, shared: &mut Shared, reason: &str, out: &mut Vec<u8>) {
-        let body = std::mem::take(&mut self.body);
-        put_head(out, shared, "chat.completion");
-        put(out, ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
-        put_text(out, body.content.as_deref());
-        put(out, ",\"refusal\":");
-        put_text(out, body.refusal.as_deref());
-        if let Some(reasoning) = &body.reasoning {
-            put(out, ",\"reasoning_content\":");
-            put_text(out, Some(reasoning));
-        }
-        for (key, list) in [
-            (",\"reasoning_details\":[", &body.details),
-            (",\"annotations\":[", &body.annotations),
-            (",\"images\":[", &body.images),
-        ] {
-            if !list.is_empty() {
-                put(out, key);
-                out.extend_from_slice(list);
-                out.push(b']');
-            }
-        }
-        if self.opened > 0 {
-            put(out, ",\"tool_calls\":[");
-            for (i, call) in self.calls.opened().enumerate() {
-                comma(out, i == 0);
-                let (member, text) = names(call.kind);
-                put_str(out, "{\"id\":", &call.id);
-                put_str(out, ",\"type\":", member);
-                out.push(b',');
-                push_json_str(member, out);
-                put_str(out, ":{\"name\":", &call.name);
-                out.push(b',');
-                put(out, text);
-                Text::from(call.text.as_str()).push_json(out);
-                put(out, "\"}}");
-            }
-            out.push(b']');
-        }
-        put_str(out, "},\"logprobs\":null,\"finish_reason\":", reason);
-        put(out, "}]");
-        if let Some(counts) = shared.usage {
-            put(out, ",\"usage\":");
-            put_usage(out, &mut shared.losses, counts);
-        }
-        out.push(b'}');
-    }
-
     fn chunk(&self, shared: &Shared, out: &mut Vec<u8>, inside: impl FnOnce(&mut Vec<u8>)) {
         if shared.stream {
             out.extend_from_slice(&self.head);
@@ -535,49 +338,6 @@ impl Chat {
 
 fn minted(stem: &str, slot: usize) -> String {
     format!("call_{stem}_{slot}")
-}
-
-/// The members of a vendor's own entries (one object, or a list of them) but for `index`, which may repeat or be
-/// missing there. Empty where the data is no such JSON.
-fn native_entries(data: Text<'_>) -> Vec<Vec<u8>> {
-    let data = data.decode();
-    let mut scanner = Scanner::new(data.as_bytes());
-    let mut entries = Vec::new();
-    let read = match scanner.kind() {
-        Ok(Kind::Object) => native_entry(&mut scanner, &mut entries),
-        Ok(Kind::Array) => native_list(&mut scanner, &mut entries),
-        _ => return entries,
-    };
-    if read.is_err() || !scanner.at_end() {
-        entries.clear();
-    }
-    entries
-}
-
-fn native_list(scanner: &mut Scanner<'_>, entries: &mut Vec<Vec<u8>>) -> Scan<()> {
-    let mut items = scanner.array()?;
-    while scanner.item(&mut items)? {
-        native_entry(scanner, entries)?;
-    }
-    Ok(())
-}
-
-fn native_entry(scanner: &mut Scanner<'_>, entries: &mut Vec<Vec<u8>>) -> Scan<()> {
-    let mut items = scanner.object()?;
-    let mut members = Vec::new();
-    while let Some(key) = scanner.key(&mut items)? {
-        let value = scanner.skip()?;
-        if !key.is("index") {
-            list_comma(&mut members);
-            Text::from(key).push_json_string(&mut members);
-            members.push(b':');
-            put_raw(&mut members, value);
-        }
-    }
-    if !members.is_empty() {
-        entries.push(members);
-    }
-    Ok(())
 }
 
 /// What the client has not been told of a call: raw from the delta where nothing else was held back.
@@ -593,42 +353,6 @@ fn put_head(out: &mut Vec<u8>, shared: &Shared, object: &str) {
     put_str(out, ",\"object\":", object);
     put_count(out, ",\"created\":", shared.created);
     put_str(out, ",\"model\":", &shared.model);
-}
-
-fn put_text(out: &mut Vec<u8>, inside: Option<&[u8]>) {
-    match inside {
-        Some(inside) => {
-            out.push(b'"');
-            out.extend_from_slice(inside);
-            out.push(b'"');
-        }
-        None => put(out, "null"),
-    }
-}
-
-fn put_usage(out: &mut Vec<u8>, losses: &mut Losses, counts: Counts) {
-    // The schema demands these three as numbers.
-    let input = demanded(losses, counts.input, "response.usage.input_tokens");
-    let output = demanded(losses, counts.output, "response.usage.output_tokens");
-    put_count(out, "{\"prompt_tokens\":", input);
-    put_count(out, ",\"completion_tokens\":", output);
-    put_count(out, ",\"total_tokens\":", input.saturating_add(output));
-    if counts.cached.is_some() || counts.cache_write.is_some() {
-        put(out, ",\"prompt_tokens_details\":{");
-        if let Some(cached) = counts.cached {
-            put_count(out, "\"cached_tokens\":", cached);
-        }
-        if let Some(written) = counts.cache_write {
-            comma(out, counts.cached.is_none());
-            put_count(out, "\"cache_write_tokens\":", written);
-        }
-        out.push(b'}');
-    }
-    if let Some(reasoning) = counts.reasoning {
-        put_count(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":", reasoning);
-        out.push(b'}');
-    }
-    out.push(b'}');
 }
 
 /// The member that holds a call of this kind, and its text's key with the opening quote.

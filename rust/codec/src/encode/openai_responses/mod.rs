@@ -9,18 +9,23 @@
 //! 4. Reasoning closes with its continuation; `encrypted_content` is the vendor's own or wrapped.
 //! 5. A failure is `response.failed`: Codex ignores `error` events.
 
+mod calls;
+mod end;
+mod items;
+mod reasoning;
+
 use super::annotations::{Note, Waiting, put_url_citation};
-use super::calls::{Call, Calls, State, Step};
+use super::calls::{Calls, State, Step};
 use super::errors::Told;
-use super::responses_items::{CallItem, Message, Part, Reasoning, put_place, put_reasoning_part};
 use super::shared::{
     Counts, Losses, Shared, code_points, comma, demanded, list_comma, put, put_count, put_raw, put_str,
 };
 use super::{Continued, Outcome};
-use crate::error::ErrorKind;
-use crate::event::{AttachTo, CallKind, Event, FinishReason, HostedPhase, Protocol, ReasoningKind};
+use crate::event::{Event, HostedPhase};
 use crate::json::{Scanner, Value};
 use crate::text::{Literal, Text};
+use end::{End, put_response};
+use items::{Message, Part, Reasoning, put_place, put_reasoning_part};
 
 pub(super) struct Responses {
     seq: u64,
@@ -42,13 +47,6 @@ enum Open {
     Nothing,
     Message(Message),
     Reasoning(Reasoning),
-}
-
-/// How the response ends.
-enum End<'a> {
-    Completed,
-    Incomplete(&'a str),
-    Failed(&'a Told),
 }
 
 impl Responses {
@@ -209,119 +207,6 @@ impl Responses {
         }
     }
 
-    fn reasoning(&mut self, shared: &mut Shared, block: u32, kind: ReasoningKind, text: Text<'_>, out: &mut Vec<u8>) {
-        if text.is_empty() {
-            return;
-        }
-        if !matches!(self.open, Open::Reasoning(_)) {
-            self.begin_reasoning(shared, block, out);
-        }
-        let other_part = match &self.open {
-            // Blocks that follow one another are parts of one item: no continuation came between them.
-            Open::Reasoning(item) => item.block != block || item.part.as_ref().is_none_or(|(open, _)| *open != kind),
-            _ => return,
-        };
-        if other_part {
-            self.close_reasoning_part(shared, out);
-            self.begin_reasoning_part(shared, kind, out);
-        }
-        let Open::Reasoning(item) = &mut self.open else { return };
-        item.block = block;
-        let place = Some((part_key(kind), item.part_index(kind)));
-        if let Some((_, kept)) = &mut item.part {
-            text.push_json(kept);
-        }
-        let name = match kind {
-            ReasoningKind::Summary => "response.reasoning_summary_text.delta",
-            ReasoningKind::Raw => "response.reasoning_text.delta",
-        };
-        if begin(shared, &mut self.seq, out, name) {
-            put_place(out, &item.id, item.at, place);
-            put(out, ",\"delta\":\"");
-            text.push_json(out);
-            out.push(b'"');
-            put(out, END);
-        }
-    }
-
-    fn begin_reasoning(&mut self, shared: &mut Shared, block: u32, out: &mut Vec<u8>) {
-        if let Open::Reasoning(item) = &self.open
-            && item.block == block
-        {
-            return;
-        }
-        self.close(shared, out);
-        let (at, id) = self.place(shared, "rs");
-        let item = Reasoning::new(at, id, block);
-        self.added(shared, at, &item.json(), out);
-        self.open = Open::Reasoning(item);
-    }
-
-    fn begin_reasoning_part(&mut self, shared: &Shared, kind: ReasoningKind, out: &mut Vec<u8>) {
-        let Open::Reasoning(item) = &mut self.open else { return };
-        item.part = Some((kind, Vec::new()));
-        let place = Some((part_key(kind), item.part_index(kind)));
-        let name = match kind {
-            ReasoningKind::Summary => "response.reasoning_summary_part.added",
-            ReasoningKind::Raw => "response.content_part.added",
-        };
-        if begin(shared, &mut self.seq, out, name) {
-            put_place(out, &item.id, item.at, place);
-            put(out, ",\"part\":");
-            put_reasoning_part(out, kind, b"");
-            put(out, END);
-        }
-    }
-
-    fn close_reasoning_part(&mut self, shared: &Shared, out: &mut Vec<u8>) {
-        let Open::Reasoning(item) = &mut self.open else { return };
-        let Some((kind, index, text)) = item.end_part() else { return };
-        let place = Some((part_key(kind), index));
-        let (text_done, part_done) = match kind {
-            ReasoningKind::Summary => ("response.reasoning_summary_text.done", "response.reasoning_summary_part.done"),
-            ReasoningKind::Raw => ("response.reasoning_text.done", "response.content_part.done"),
-        };
-        if begin(shared, &mut self.seq, out, text_done) {
-            put_place(out, &item.id, item.at, place);
-            put(out, ",\"text\":\"");
-            out.extend_from_slice(&text);
-            out.push(b'"');
-            put(out, END);
-        }
-        if begin(shared, &mut self.seq, out, part_done) {
-            put_place(out, &item.id, item.at, place);
-            put(out, ",\"part\":");
-            put_reasoning_part(out, kind, &text);
-            put(out, END);
-        }
-    }
-
-    /// Closes the reasoning that it belongs to, or is a reasoning item of its own.
-    fn continuation(&mut self, shared: &mut Shared, continuation: &Continued<'_>, out: &mut Vec<u8>) {
-        let Continued { family, form, data, to, index } = *continuation;
-        let slot = shared.slot(family, form, data).into_owned();
-        if family == Protocol::OpenaiResponses && to == AttachTo::Response {
-            self.close(shared, out);
-            let (at, id) = self.place(shared, "cmp");
-            let mut json = Vec::with_capacity(slot.len() + 64);
-            put_str(&mut json, "{\"id\":", &id);
-            put_str(&mut json, ",\"type\":\"compaction\",\"encrypted_content\":", &slot);
-            json.push(b'}');
-            return self.put_item(shared, at, json, out);
-        }
-        if to == AttachTo::Reasoning {
-            self.begin_reasoning(shared, index, out);
-        } else {
-            self.close(shared, out);
-            // No reasoning text comes for this one; its number is never asked for.
-            self.begin_reasoning(shared, u32::MAX, out);
-        }
-        if let Open::Reasoning(item) = &mut self.open {
-            item.encrypted = Some(slot);
-        }
-        self.close(shared, out);
-    }
-
     fn annotation(
         &mut self,
         shared: &mut Shared,
@@ -410,51 +295,6 @@ impl Responses {
         self.item_done(shared, at, json, out);
     }
 
-    fn step(&mut self, shared: &mut Shared, number: u32, step: Step, delta: Option<Text<'_>>, out: &mut Vec<u8>) {
-        if step != Step::Tell {
-            return;
-        }
-        if self.calls.call(number).is_some_and(|call| call.state == State::Seen) {
-            self.close(shared, out);
-            let at = self.items.len();
-            self.items.push(None);
-            let slot = self.opened;
-            self.opened += 1;
-            self.calls.open(number, at, || format!("call_{}_{slot}", shared.stem));
-            if let Some(call) = self.calls.call(number) {
-                let json = call_json(shared, call, "", "in_progress");
-                self.added(shared, at, &json, out);
-            }
-        }
-        let Some(call) = self.calls.call(number) else { return };
-        if !call.rest().is_empty() {
-            let name = match call.kind {
-                CallKind::Function => "response.function_call_arguments.delta",
-                CallKind::Custom => "response.custom_tool_call_input.delta",
-            };
-            if begin(shared, &mut self.seq, out, name) {
-                put_place(out, &item_id(shared, call), call.slot, None);
-                put(out, ",\"delta\":\"");
-                match delta {
-                    Some(delta) if call.only_newest() => delta.push_json(out),
-                    _ => Text::from(call.rest()).push_json(out),
-                }
-                out.push(b'"');
-                put(out, END);
-            }
-            call.told();
-        }
-    }
-
-    fn call_done(&mut self, shared: &Shared, number: u32, out: &mut Vec<u8>) {
-        let Some(call) = self.calls.call(number) else { return };
-        call.state = State::Done;
-        let at = call.slot;
-        let json = call_json(shared, call, &call.text, "completed");
-        text_done(shared, &mut self.seq, call, out);
-        self.item_done(shared, at, json, out);
-    }
-
     /// Gives an item its place and its id.
     fn place(&mut self, shared: &Shared, prefix: &str) -> (usize, String) {
         let at = self.items.len();
@@ -535,111 +375,6 @@ impl Responses {
         self.item_done(shared, at, json, out);
     }
 
-    /// Puts what is open into the output as it stands, without any event.
-    fn leave_open(&mut self, shared: &mut Shared) {
-        let (at, json) = match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Nothing => return self.leave_calls(shared),
-            Open::Message(mut message) => {
-                message.end_part();
-                (message.at, message.json("incomplete"))
-            }
-            Open::Reasoning(mut item) => {
-                item.end_part();
-                (item.at, item.json())
-            }
-        };
-        self.items[at] = Some(json);
-        self.leave_calls(shared);
-    }
-
-    fn leave_calls(&mut self, shared: &Shared) {
-        for call in self.calls.opened() {
-            if call.state == State::Open {
-                self.items[call.slot] = Some(call_json(shared, call, &call.text, "incomplete"));
-            }
-        }
-    }
-
-    /// Calls that never became an intent, at an end that is not a failure.
-    fn truncate_calls(&mut self, shared: &mut Shared, out: &mut Vec<u8>) {
-        if self.calls.untold() {
-            shared.losses.dropped("response.tool_calls");
-        }
-        let open = self.calls.opened().filter(|call| call.state == State::Open);
-        let numbers: Vec<usize> = open.map(|call| call.slot).collect();
-        for at in numbers {
-            let Some(call) = self.calls.opened().find(|call| call.slot == at) else { continue };
-            let json = call_json(shared, call, &call.text, "incomplete");
-            text_done(shared, &mut self.seq, call, out);
-            self.item_done(shared, at, json, out);
-        }
-    }
-
-    fn finished(&mut self, shared: &mut Shared, reason: FinishReason, raw: Option<Text<'_>>, out: &mut Vec<u8>) {
-        let unfinished = self.calls.unfinished();
-        let end = match reason {
-            FinishReason::ContentFilter => End::Incomplete("content_filter"),
-            // A refusal is told by its part; where the provider gave no text, `completed` would read as an answer.
-            FinishReason::Refusal if !self.refused => {
-                shared.losses.approximated("response.finish_reason");
-                End::Incomplete("content_filter")
-            }
-            FinishReason::Length => End::Incomplete("max_output_tokens"),
-            FinishReason::Pause => {
-                shared.losses.approximated("response.finish_reason");
-                End::Incomplete("max_output_tokens")
-            }
-            FinishReason::Other if raw.is_some_and(|raw| raw.is("steered")) => End::Incomplete("steered"),
-            _ if unfinished => End::Incomplete("max_output_tokens"),
-            FinishReason::Other => {
-                shared.losses.approximated("response.finish_reason");
-                End::Completed
-            }
-            FinishReason::Stop | FinishReason::ToolIntents | FinishReason::Refusal => End::Completed,
-        };
-        self.close_as(shared, if matches!(end, End::Completed) { "completed" } else { "incomplete" }, out);
-        self.truncate_calls(shared, out);
-        if !self.waiting.all().is_empty() {
-            shared.losses.dropped("response.annotations");
-        }
-        if self.has_audio {
-            self.emit(shared, out, "response.audio.done", |_| {});
-        }
-        // A reason that nobody knows and nothing to show for it is no answer.
-        if reason == FinishReason::Other && self.items.is_empty() {
-            let told = Told::of_kind(ErrorKind::Unknown);
-            return self.terminal(shared, &End::Failed(&told), out);
-        }
-        self.terminal(shared, &end, out);
-    }
-
-    fn terminal(&mut self, shared: &mut Shared, end: &End<'_>, out: &mut Vec<u8>) {
-        let mut output = Vec::new();
-        for item in self.items.drain(..).flatten() {
-            list_comma(&mut output);
-            output.extend_from_slice(&item);
-        }
-        let echo = std::mem::take(&mut self.echo);
-        let (kind, status, incomplete, failed) = match end {
-            End::Completed => ("response.completed", "completed", None, None),
-            End::Incomplete(why) => ("response.incomplete", "incomplete", Some(*why), None),
-            End::Failed(told) => ("response.failed", "failed", None, Some(*told)),
-        };
-        let mut usage = Vec::new();
-        if let Some(counts) = shared.usage {
-            put_usage(&mut usage, &mut shared.losses, counts);
-        }
-        let usage = (!usage.is_empty()).then_some(usage.as_slice());
-        if shared.stream {
-            self.emit(shared, out, kind, |out| {
-                put(out, ",\"response\":");
-                put_response(out, shared, &echo, status, incomplete, failed, &output, usage);
-            });
-        } else {
-            put_response(out, shared, &echo, status, incomplete, failed, &output, usage);
-        }
-    }
-
     fn emit(&mut self, shared: &Shared, out: &mut Vec<u8>, kind: &str, inside: impl FnOnce(&mut Vec<u8>)) {
         if begin(shared, &mut self.seq, out, kind) {
             inside(out);
@@ -663,102 +398,6 @@ fn begin(shared: &Shared, seq: &mut u64, out: &mut Vec<u8>, kind: &str) -> bool 
     put_count(out, "\",\"sequence_number\":", *seq);
     *seq += 1;
     true
-}
-
-fn part_key(kind: ReasoningKind) -> &'static str {
-    match kind {
-        ReasoningKind::Summary => ",\"summary_index\":",
-        ReasoningKind::Raw => ",\"content_index\":",
-    }
-}
-
-fn item_id(shared: &Shared, call: &Call) -> String {
-    let prefix = match call.kind {
-        CallKind::Function => "fc",
-        CallKind::Custom => "ctc",
-    };
-    format!("{prefix}_{}_{}", shared.stem, call.slot)
-}
-
-fn call_json(shared: &Shared, call: &Call, text: &str, status: &str) -> Vec<u8> {
-    let id = item_id(shared, call);
-    CallItem {
-        id: &id,
-        call_id: &call.id,
-        name: &call.name,
-        kind: call.kind,
-        namespace: call.namespace.as_deref(),
-        text,
-        status,
-    }
-    .json()
-}
-
-/// The event that repeats a call's whole text before its item is done.
-fn text_done(shared: &Shared, seq: &mut u64, call: &Call, out: &mut Vec<u8>) {
-    let (name, key) = match call.kind {
-        CallKind::Function => ("response.function_call_arguments.done", ",\"arguments\":"),
-        CallKind::Custom => ("response.custom_tool_call_input.done", ",\"input\":"),
-    };
-    if begin(shared, seq, out, name) {
-        put_place(out, &item_id(shared, call), call.slot, None);
-        if call.kind == CallKind::Function {
-            put_str(out, ",\"name\":", &call.name);
-        }
-        put_str(out, key, &call.text);
-        put(out, END);
-    }
-}
-
-#[expect(clippy::too_many_arguments, reason = "the members of one object, written in one place")]
-fn put_response(
-    out: &mut Vec<u8>,
-    shared: &Shared,
-    echo: &[u8],
-    status: &str,
-    incomplete: Option<&str>,
-    failed: Option<&Told>,
-    output: &[u8],
-    usage: Option<&[u8]>,
-) {
-    put_str(out, "{\"id\":", &shared.response_id);
-    put_count(out, ",\"object\":\"response\",\"created_at\":", shared.created);
-    put_str(out, ",\"status\":", status);
-    put(out, ",\"error\":");
-    match failed {
-        Some(told) => told.response_error(out),
-        None => put(out, "null"),
-    }
-    put(out, ",\"incomplete_details\":");
-    match incomplete {
-        Some(reason) => {
-            put_str(out, "{\"reason\":", reason);
-            out.push(b'}');
-        }
-        None => put(out, "null"),
-    }
-    put_str(out, ",\"model\":", &shared.model);
-    out.extend_from_slice(echo);
-    put(out, ",\"output\":[");
-    out.extend_from_slice(output);
-    put(out, "],\"usage\":");
-    out.extend_from_slice(usage.unwrap_or(b"null"));
-    out.push(b'}');
-}
-
-/// The schema demands every number of it; Codex repeats a whole turn over one that is missing.
-fn put_usage(out: &mut Vec<u8>, losses: &mut Losses, counts: Counts) {
-    let input = demanded(losses, counts.input, "response.usage.input_tokens");
-    let output = demanded(losses, counts.output, "response.usage.output_tokens");
-    let cached = demanded(losses, counts.cached, "response.usage.input_tokens_details.cached_tokens");
-    let reasoning = demanded(losses, counts.reasoning, "response.usage.output_tokens_details.reasoning_tokens");
-    put_count(out, "{\"input_tokens\":", input);
-    put_count(out, ",\"input_tokens_details\":{\"cached_tokens\":", cached);
-    put_count(out, ",\"cache_write_tokens\":", counts.cache_write.unwrap_or(0));
-    put_count(out, "},\"output_tokens\":", output);
-    put_count(out, ",\"output_tokens_details\":{\"reasoning_tokens\":", reasoning);
-    put_count(out, "},\"total_tokens\":", input.saturating_add(output));
-    out.push(b'}');
 }
 
 /// Whether the bytes are an object, as every item and annotation is.

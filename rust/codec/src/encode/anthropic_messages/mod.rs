@@ -10,6 +10,9 @@
 //! 4. Thinking without a signature is sent unsigned: a signature is never made up. The losses say so.
 //! 5. A failure is `event: error` and nothing after it.
 
+mod calls;
+mod end;
+
 use std::collections::VecDeque;
 
 use super::calls::{Calls, State, Step};
@@ -17,9 +20,10 @@ use super::errors::Told;
 use super::shared::{Counts, Shared, comma, demanded, list_comma, put, put_count, put_number, put_raw, put_str};
 use super::{Continued, Outcome};
 use crate::error::ErrorKind;
-use crate::event::{AttachTo, CallKind, ContinuationForm, Event, FinishReason, HostedPhase, Protocol};
+use crate::event::{AttachTo, CallKind, ContinuationForm, Event, HostedPhase, Protocol};
 use crate::json::{Scanner, Value};
 use crate::text::Text;
+use end::{input_of, put_head, put_usage};
 
 pub(super) struct Messages {
     started: bool,
@@ -335,87 +339,6 @@ impl Messages {
         }
     }
 
-    fn step(&mut self, shared: &mut Shared, number: u32, step: Step, delta: Option<Text<'_>>, out: &mut Vec<u8>) {
-        if step == Step::Hold {
-            return;
-        }
-        let Some(call) = self.calls.call(number) else { return };
-        if call.state == State::Seen {
-            let slot = self.opened;
-            self.opened += 1;
-            self.calls.open(number, slot, || format!("toolu_{}_{slot}", shared.stem));
-            self.piece(shared, Piece::Call(number), out);
-        } else if self.open == Open::Tool(number) {
-            self.arguments(shared, number, delta, out);
-        }
-    }
-
-    fn begin_call(&mut self, shared: &mut Shared, number: u32, out: &mut Vec<u8>) {
-        self.close(shared, out);
-        self.start(shared, out);
-        let index = self.blocks;
-        self.blocks += 1;
-        self.open = Open::Tool(number);
-        let Some(call) = self.calls.call(number) else { return };
-        let mut block = Vec::with_capacity(96);
-        put_str(&mut block, "{\"type\":\"tool_use\",\"id\":", &call.id);
-        put_str(&mut block, ",\"name\":", &call.name);
-        put(&mut block, ",\"input\":");
-        if shared.stream {
-            event(out, "content_block_start", |out| {
-                put_count(out, ",\"index\":", index);
-                put(out, ",\"content_block\":");
-                out.extend_from_slice(&block);
-                put(out, "{}}");
-            });
-        } else {
-            comma(&mut self.content, index == 0);
-            self.content.extend_from_slice(&block);
-        }
-        let is_done = call.state == State::Done;
-        self.arguments(shared, number, None, out);
-        if is_done {
-            self.close(shared, out);
-        }
-    }
-
-    /// Sends what the client lacks of the open tool block's arguments.
-    fn arguments(&mut self, shared: &Shared, number: u32, delta: Option<Text<'_>>, out: &mut Vec<u8>) {
-        let index = self.blocks - 1;
-        let Some(call) = self.calls.call(number) else { return };
-        if shared.stream && !call.rest().is_empty() {
-            event(out, "content_block_delta", |out| {
-                put_count(out, ",\"index\":", index);
-                put(out, ",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"");
-                match delta {
-                    Some(delta) if call.only_newest() => delta.push_json(out),
-                    _ => Text::from(call.rest()).push_json(out),
-                }
-                put(out, "\"}");
-            });
-        }
-        call.told();
-    }
-
-    /// The call is an intent: its block ends, if it is the open one, and what waited behind it follows.
-    fn done(&mut self, shared: &mut Shared, number: u32, out: &mut Vec<u8>) {
-        if let Some(call) = self.calls.call(number) {
-            call.state = State::Done;
-        }
-        if self.open == Open::Tool(number) {
-            self.close(shared, out);
-            self.resume(shared, out);
-        }
-    }
-
-    fn resume(&mut self, shared: &mut Shared, out: &mut Vec<u8>) {
-        while !self.is_blocked()
-            && let Some(piece) = self.waiting.pop_front()
-        {
-            self.send(shared, piece, out);
-        }
-    }
-
     fn start(&mut self, shared: &mut Shared, out: &mut Vec<u8>) {
         if self.started {
             return;
@@ -515,124 +438,6 @@ impl Messages {
             }
         }
     }
-
-    fn finished(&mut self, shared: &mut Shared, reason: FinishReason, raw: Option<Text<'_>>, out: &mut Vec<u8>) {
-        self.end_calls(shared, out);
-        if !self.is_blocked() {
-            self.close(shared, out);
-        }
-        if !self.citations.is_empty() {
-            shared.losses.dropped("response.annotations");
-        }
-        self.start(shared, out);
-        let reason = match reason {
-            _ if self.calls.unfinished() && reason != FinishReason::ContentFilter => "max_tokens",
-            FinishReason::Stop if shared.native() && raw.is_some_and(|r| r.is("stop_sequence")) => "stop_sequence",
-            FinishReason::Stop => "end_turn",
-            FinishReason::ToolIntents => "tool_use",
-            FinishReason::Length => "max_tokens",
-            FinishReason::ContentFilter => {
-                shared.losses.approximated("response.finish_reason");
-                "refusal"
-            }
-            FinishReason::Refusal => "refusal",
-            FinishReason::Pause => "pause_turn",
-            FinishReason::Other => {
-                shared.losses.approximated("response.finish_reason");
-                "end_turn"
-            }
-        };
-        let counts = shared.usage.unwrap_or_default();
-        // Both formats demand the output, and the body also the input.
-        let output = demanded(&mut shared.losses, counts.output, "response.usage.output_tokens");
-        let input = input_of(counts);
-        if shared.stream {
-            event(out, "message_delta", |out| {
-                put_str(out, ",\"delta\":{\"stop_reason\":", reason);
-                put(out, ",\"stop_sequence\":null},\"usage\":");
-                if let Some(input) = input {
-                    put_usage(out, counts, input, output);
-                } else {
-                    put_count(out, "{\"output_tokens\":", output);
-                    put_thinking(out, counts);
-                    out.push(b'}');
-                }
-            });
-            event(out, "message_stop", |_| {});
-            if input.is_none() {
-                shared.losses.approximated("response.usage.input_tokens");
-            }
-        } else {
-            let input = demanded(&mut shared.losses, input, "response.usage.input_tokens");
-            put_head(out, shared);
-            put(out, ",\"content\":[");
-            out.extend_from_slice(&self.content);
-            put_str(out, "],\"stop_reason\":", reason);
-            put(out, ",\"stop_sequence\":null,\"usage\":");
-            put_usage(out, counts, input, output);
-            out.push(b'}');
-        }
-    }
-
-    /// Ends what is left of calls. The truncated one whose block is open keeps it open, unless complete things wait
-    /// behind it: then its block has to end, and they are told only where nobody can take its text for complete.
-    fn end_calls(&mut self, shared: &mut Shared, out: &mut Vec<u8>) {
-        if self.calls.untold() {
-            shared.losses.dropped("response.tool_calls");
-        }
-        while let Open::Tool(number) = self.open {
-            self.drop_unfinished(shared);
-            let is_complete = self.calls.call(number).is_some_and(|call| is_object(call.text.trim().as_bytes()));
-            if !shared.stream {
-                // The body has no place for half an input.
-                shared.losses.dropped("response.tool_calls");
-                self.forget_tool(number);
-                self.resume(shared, out);
-                continue;
-            }
-            if self.waiting.is_empty() {
-                return;
-            }
-            if is_complete {
-                shared.losses.dropped("response.content");
-                self.waiting.clear();
-                return;
-            }
-            self.close(shared, out);
-            self.resume(shared, out);
-        }
-    }
-
-    /// Takes calls that never became an intent out of what waits.
-    fn drop_unfinished(&mut self, shared: &mut Shared) {
-        let calls = &mut self.calls;
-        let before = self.waiting.len();
-        self.waiting.retain(|piece| match piece {
-            Piece::Call(number) => calls.call(*number).is_some_and(|call| call.state == State::Done),
-            _ => true,
-        });
-        if self.waiting.len() != before {
-            shared.losses.dropped("response.tool_calls");
-        }
-    }
-
-    /// Takes the open tool block, of which the body has only its beginning, back out of the body.
-    fn forget_tool(&mut self, number: u32) {
-        if let Some(call) = self.calls.call(number) {
-            let mut block = Vec::new();
-            put_str(&mut block, "{\"type\":\"tool_use\",\"id\":", &call.id);
-            put_str(&mut block, ",\"name\":", &call.name);
-            put(&mut block, ",\"input\":");
-            let keep = self.content.len().saturating_sub(block.len());
-            debug_assert!(self.content.ends_with(&block));
-            self.content.truncate(keep);
-            if self.content.last() == Some(&b',') {
-                self.content.pop();
-            }
-        }
-        self.blocks -= 1;
-        self.open = Open::Nothing;
-    }
 }
 
 /// One event; `inside` adds the members after `type`.
@@ -644,37 +449,6 @@ fn event(out: &mut Vec<u8>, kind: &str, inside: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     inside(out);
     put(out, "}\n\n");
-}
-
-fn put_head(out: &mut Vec<u8>, shared: &Shared) {
-    put_str(out, "{\"id\":", &shared.response_id);
-    put_str(out, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":", &shared.model);
-}
-
-/// What is neither read from a cache nor written to one.
-fn input_of(counts: Counts) -> Option<u64> {
-    let cached = counts.cached.unwrap_or(0).saturating_add(counts.cache_write.unwrap_or(0));
-    counts.input.map(|input| input.saturating_sub(cached))
-}
-
-fn put_usage(out: &mut Vec<u8>, counts: Counts, input: u64, output: u64) {
-    put_count(out, "{\"input_tokens\":", input);
-    if let Some(written) = counts.cache_write {
-        put_count(out, ",\"cache_creation_input_tokens\":", written);
-    }
-    if let Some(read) = counts.cached {
-        put_count(out, ",\"cache_read_input_tokens\":", read);
-    }
-    put_count(out, ",\"output_tokens\":", output);
-    put_thinking(out, counts);
-    out.push(b'}');
-}
-
-fn put_thinking(out: &mut Vec<u8>, counts: Counts) {
-    if let Some(thinking) = counts.reasoning {
-        put_count(out, ",\"output_tokens_details\":{\"thinking_tokens\":", thinking);
-        out.push(b'}');
-    }
 }
 
 fn is_object(raw: &[u8]) -> bool {
