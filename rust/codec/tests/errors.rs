@@ -127,6 +127,15 @@ fn the_status_decides_where_the_body_is_no_help() {
             kind(status, body, want);
         }
     }
+    // Bytes that nobody has decompressed are no message.
+    let packed = classify(&Evidence {
+        status: Some(503),
+        headers: &[],
+        body: b"\x1f\x8b\x08\x00\x00\xff\xfe",
+        in_stream: false,
+        family: Protocol::OpenaiChat,
+    });
+    assert_eq!((packed.kind.code(), packed.message), ("overloaded", None));
     let page = judge(502, &[], "\n<!DOCTYPE html><title>prompt is too long</title>");
     assert_eq!((page.kind.code(), page.message), ("overloaded", None));
 }
@@ -176,7 +185,10 @@ fn too_many_tokens_is_no_long_prompt_where_requests_come_too_fast() {
 
 #[test]
 fn quota_is_what_minutes_do_not_lift() {
-    kind(429, r#"{"error":{"message":"Your quota is used up"}}"#, "quota");
+    kind(429, r#"{"error":{"message":"You exceeded your current quota, see your plan"}}"#, "quota");
+    kind(429, r#"{"error":{"message":"Resource has been exhausted (e.g. check quota)."}}"#, "rate_limit");
+    kind(429, r#"{"message":"A trial key is limited to 1000 API calls / month"}"#, "quota");
+    kind(403, r#"{"error":{"message":"You reached your usage limit for this billing cycle"}}"#, "quota");
     kind(429, r#"{"error":{"message":"Quota of 10 requests per minute"}}"#, "rate_limit");
     kind(429, r#"{"error":{"message":"Quota used up. Please try again in 4s"}}"#, "rate_limit");
     kind(429, r#"{"error":{"code":"rate_limit_exceeded","message":"your quota, tokens per day (TPD)"}}"#, "quota");

@@ -132,10 +132,10 @@ fn out_of_quota(body: &Body, throttled: bool, retry_after_s: Option<f64>) -> boo
     if says(&PER_DAY) || says_zero_limit(&body.words) {
         return true;
     }
-    // The bare word: a limit that a minute lifts is a rate limit, whatever it is called.
+    // A limit that a minute lifts is a rate limit, whatever it is called.
     let limited = body.codes.iter().any(|c| c.starts_with("rate_limit") || c.contains("throttl"));
     let soon = body.per_minute || says(&PER_MINUTE) || retry_after_s.is_some_and(|s| s > 0.0);
-    !limited && !soon && has_word(&body.words, "quota")
+    !limited && !soon && says(&USED_UP)
 }
 
 /// "limit: 0", and not "limit: 0.5" or "limit: 05".
@@ -156,15 +156,6 @@ fn too_long(body: &Body) -> bool {
     }
     TOO_LONG.iter().any(|w| body.words.contains(w))
         || TOO_LONG_PAIRS.iter().any(|(a, b)| body.words.find(a).is_some_and(|at| body.words[at..].contains(b)))
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let after = text[at + word.len()..].chars().next();
-        let edge = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '/');
-        edge(before) && edge(after)
-    })
 }
 
 /// A bot check stands in front of the vendor: nothing of ours gets through in the same way.
@@ -217,7 +208,7 @@ const THROTTLING: [&str; 4] = ["throttl", "rate_limit", "ratelimit", "toomanyreq
 
 const CONTENT_FILTER: [&str; 1] = ["responsible ai practices"];
 
-const BALANCE: [&str; 14] = [
+const BALANCE: [&str; 15] = [
     "credit balance",
     "insufficient balance",
     "insufficient credit",
@@ -225,6 +216,7 @@ const BALANCE: [&str; 14] = [
     "not enough credits",
     "requires more credits",
     "out of credits",
+    "all available credits",
     "spend limit",
     "spending limit",
     "spending cap",
@@ -234,9 +226,23 @@ const BALANCE: [&str; 14] = [
     "account balance",
 ];
 
-const PER_DAY: [&str; 6] = ["per day", "per-day", "per month", "per-month", "daily limit", "daily quota"];
+const PER_DAY: [&str; 9] = [
+    "per day",
+    "per-day",
+    "per_day",
+    "per month",
+    "per-month",
+    "/ month",
+    "daily limit",
+    "daily rate limit",
+    "daily quota",
+];
 
-const PER_MINUTE: [&str; 6] = ["per minute", "per-minute", "per min", "perminute", "per second", "(rpm)"];
+const PER_MINUTE: [&str; 7] = ["per minute", "per-minute", "per_minute", "per min", "perminute", "per second", "(rpm)"];
+
+/// Of a plan or an allowance. The bare word "quota" says nothing: vendors call rate limits so too.
+const USED_UP: [&str; 4] =
+    ["exceeded your current quota", "quota is exhausted", "quota has been exhausted", "allocated quota exceeded"];
 
 const BAD_KEY: [&str; 3] = ["api key not valid", "incorrect api key", "invalid api key provided"];
 

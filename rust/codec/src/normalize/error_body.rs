@@ -3,7 +3,7 @@
 //! 1. Shapes: `{error: {...}}`, `{error: "text"}`, a bare `{message, code, type}`, `{detail}`, `{errors: [...]}`,
 //!    `{response: {error}}`, `{base_resp}`, any of them in an array, a JSON string, plain text, HTML, nothing.
 //! 2. What stands deeper is more exact: an inner object's code comes before the outer one's.
-//! 3. HTML never becomes a message.
+//! 3. HTML never becomes a message, nor do bytes that are no text.
 //!
 //! Which kind it is stands in `classify.rs`; no kind may be decided here.
 
@@ -42,7 +42,7 @@ pub(super) fn read(body: &[u8]) -> Body {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii();
     match Scanner::only(body) {
         Ok(value) => found.root(value, 0),
-        Err(_) => found.text(&String::from_utf8_lossy(head(body))),
+        Err(_) => found.text(head(body)),
     }
     found
 }
@@ -70,11 +70,12 @@ impl Body {
         }
     }
 
+    /// Plain text; a page is none, nor are bytes that nobody has decompressed.
     fn text(&mut self, text: &str) {
-        let start = text.trim_start();
-        self.html = start.starts_with('<');
-        if !self.html && !start.is_empty() {
-            self.say(start.trim_end());
+        self.html = text.starts_with('<');
+        let is_text = !text.chars().any(|c| c.is_control() && !c.is_whitespace());
+        if !self.html && is_text {
+            self.say(text);
         }
     }
 
@@ -275,8 +276,15 @@ fn float(value: Value<'_>) -> Option<f64> {
     }
 }
 
-fn head(bytes: &[u8]) -> &[u8] {
-    &bytes[..bytes.len().min(MAX_ERROR_RAW)]
+/// The head of a body as text; empty where it is none.
+fn head(bytes: &[u8]) -> &str {
+    let bytes = &bytes[..bytes.len().min(MAX_ERROR_RAW)];
+    let whole = match std::str::from_utf8(bytes) {
+        // A character that the cut went through.
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]),
+        other => other,
+    };
+    whole.unwrap_or_default().trim()
 }
 
 /// `text`, or its head of at most `max` bytes, cut at a character's edge.
