@@ -180,7 +180,8 @@ proptest! {
     fn templates_change_nothing(runs in prop::collection::vec(repeated(), 1..12), think_tags in any::<bool>()) {
         for protocol in PROTOCOLS {
             let run = |lead: &str| {
-                let wire: String = runs.iter().flatten().map(|frame| format!("data:{lead}{frame}\n\n")).collect();
+                let lines: Vec<String> = runs.iter().flatten().map(|frame| format!("data:{lead}{frame}\n\n")).collect();
+                let wire = lines.concat();
                 let mut config = DecoderConfig::new(protocol);
                 config.think_tags = think_tags;
                 support::without_offsets(&support::decode(config, &[wire.as_bytes()], End::Eof))

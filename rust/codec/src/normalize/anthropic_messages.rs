@@ -18,6 +18,7 @@ mod read;
 use std::collections::HashMap;
 
 use super::out::{Counts, Out, Piece, Started};
+use super::template::Steady;
 use super::text::Half;
 use super::{Ending, Normalize, finish};
 use crate::event::{AttachTo, CallKind, ContinuationForm, HostedPhase, ReasoningKind};
@@ -41,6 +42,15 @@ pub struct AnthropicMessages {
     totals: Totals,
     /// The last stop reason.
     stop: Option<String>,
+    steady: Option<(Again, Steady)>,
+}
+
+/// What a steady delta did with its text.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Text(u64),
+    Thinking(u64),
+    Call(u32),
 }
 
 #[derive(Debug)]
@@ -73,9 +83,14 @@ struct Totals {
 impl Normalize for AnthropicMessages {
     fn value(&mut self, json: &[u8], name: &[u8], out: &mut Out<'_>) -> Scan<()> {
         let frame = read::frame(json)?;
+        self.steady = None;
         let kind = frame.kind.map_or(name, |kind| kind.raw);
         match kind {
-            b"content_block_delta" => self.delta(&frame, out),
+            b"content_block_delta" => {
+                let again = self.again_of(&frame);
+                self.delta(&frame, out);
+                self.steady = again.map(|(again, text)| (again, Steady::new(json, text, frame.ignored)));
+            }
             b"content_block_start" => {
                 if let Some(block) = frame.block {
                     self.block_start(frame.index, &block, out);
@@ -102,6 +117,21 @@ impl Normalize for AnthropicMessages {
             _ => {}
         }
         Ok(())
+    }
+
+    fn steady(&self) -> Option<&Steady> {
+        self.steady.as_ref().map(|(_, steady)| steady)
+    }
+
+    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+        match self.steady {
+            Some((Again::Text(key), _)) => out.text(key, text.into()),
+            Some((Again::Thinking(key), _)) => out.reasoning(key, ReasoningKind::Raw, text.into()),
+            Some((Again::Call(number), _)) => {
+                out.call_piece(number, &Piece { text: Some(text.into()), ..Piece::default() });
+            }
+            None => {}
+        }
     }
 
     fn whole(&mut self, json: &[u8], out: &mut Out<'_>) -> Scan<()> {
@@ -218,6 +248,20 @@ impl AnthropicMessages {
         let name = known.map_or_else(|| own.trim_end_matches("_tool_result"), String::as_str);
         let phase = if block.failed { HostedPhase::Failed } else { HostedPhase::Done };
         out.hosted_tool(id, phase, Text::Plain(name), block.raw);
+    }
+
+    /// Whether the delta will do nothing but give its text out, in a block that is in the middle of its text.
+    fn again_of<'a>(&mut self, frame: &Frame<'a>) -> Option<(Again, Literal<'a>)> {
+        let delta = &frame.delta;
+        let (again, text) = match (delta.kind?.raw, self.find(frame.index)?) {
+            (b"text_delta", Open::Text { key, given: true, held }) if held.is_empty() => {
+                (Again::Text(*key), delta.text)
+            }
+            (b"thinking_delta", Open::Thinking { key, .. }) => (Again::Thinking(*key), delta.thinking),
+            (b"input_json_delta", Open::Call { number, .. }) => (Again::Call(*number), delta.partial_json),
+            _ => return None,
+        };
+        text.filter(|text| !text.raw.is_empty()).map(|text| (again, text))
     }
 
     fn delta(&mut self, frame: &Frame<'_>, out: &mut Out<'_>) {

@@ -20,6 +20,7 @@ mod read;
 use std::collections::HashMap;
 
 use super::out::{Counts, Known, Out, Piece, Started};
+use super::template::Steady;
 use super::{Ending, Normalize, finish};
 use crate::error::ErrorKind;
 use crate::event::{AttachTo, CallKind, ContinuationForm, HostedPhase};
@@ -43,6 +44,16 @@ pub struct OpenaiResponses {
     parts: Parts,
     /// Of a whole body: how it ended.
     ending: Option<(Ending, String)>,
+    /// What the delta that was read last did with its text.
+    again: Option<Again>,
+    steady: Option<Steady>,
+}
+
+/// What a delta did with its text.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Part(parts::Key),
+    Call(u32),
 }
 
 /// One item as far as it is known.
@@ -73,6 +84,8 @@ enum Role {
 impl Normalize for OpenaiResponses {
     fn value(&mut self, json: &[u8], name: &[u8], out: &mut Out<'_>) -> Scan<()> {
         let frame = read::frame(json)?;
+        self.again = None;
+        let (delta, ignored) = (frame.delta, frame.ignored);
         let place = frame.place;
         let kind = frame.kind.map_or(name, |kind| kind.raw);
         match kind.strip_prefix(b"response.").unwrap_or(kind) {
@@ -151,7 +164,21 @@ impl Normalize for OpenaiResponses {
                 }
             }
         }
+        let text = delta.filter(|text| self.again.is_some() && !text.raw.is_empty());
+        self.steady = text.map(|text| Steady::new(json, text, ignored));
         Ok(())
+    }
+
+    fn steady(&self) -> Option<&Steady> {
+        self.steady.as_ref()
+    }
+
+    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+        match self.again {
+            Some(Again::Part(key)) => self.parts.delta(key, text, out),
+            Some(Again::Call(call)) => out.call_piece(call, &Piece { text: Some(text.into()), ..Piece::default() }),
+            None => {}
+        }
     }
 
     fn whole(&mut self, json: &[u8], out: &mut Out<'_>) -> Scan<()> {
@@ -197,7 +224,9 @@ impl Normalize for OpenaiResponses {
 impl OpenaiResponses {
     fn delta(&mut self, place: Place<'_>, class: Class, text: Option<Literal<'_>>, out: &mut Out<'_>) {
         if let (Some(text), Some(item)) = (text, self.item(place, None, out)) {
-            self.parts.delta((item, class, place.part_index), text, out);
+            let key = (item, class, place.part_index);
+            self.parts.delta(key, text, out);
+            self.again = Some(Again::Part(key));
         }
     }
 
@@ -242,6 +271,7 @@ impl OpenaiResponses {
     fn call_delta(&mut self, place: Place<'_>, kind: CallKind, text: Option<Literal<'_>>, out: &mut Out<'_>) {
         if let Some((_, call)) = self.call(place, kind, out) {
             out.call_piece(call, &Piece { text: text.map(Text::from), ..Piece::default() });
+            self.again = Some(Again::Call(call));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reads one payload of Anthropic Messages in one pass, into what borrows from it. Gives out nothing.
 
 use crate::json::{Kind, Scan, Scanner};
+use crate::normalize::template::Ignored;
 use crate::text::{Literal, Text};
 
 /// One event of the stream, or one whole body: what is in it of all that may be.
@@ -15,6 +16,8 @@ pub(super) struct Frame<'a> {
     pub usage: Option<Box<Tokens<'a>>>,
     /// An `error` that is not null.
     pub has_error: bool,
+    /// Values that no part of the reading looks at.
+    pub ignored: Ignored,
 }
 
 /// The `delta` of a block, or that of the message.
@@ -90,7 +93,7 @@ pub(super) fn frame(json: &[u8]) -> Scan<Frame<'_>> {
         match key.raw {
             b"type" => frame.kind = s.string_or_skip()?,
             b"index" => frame.index = s.count_or_skip()?,
-            b"delta" => frame.delta = delta(&mut s)?,
+            b"delta" => frame.delta = delta(&mut s, &mut frame.ignored)?,
             b"content_block" => frame.block = block(&mut s, json)?.map(Box::new),
             b"message" => frame.message = message(&mut s, json)?.map(Box::new),
             b"usage" => frame.usage = tokens(&mut s, json)?.map(Box::new),
@@ -98,9 +101,7 @@ pub(super) fn frame(json: &[u8]) -> Scan<Frame<'_>> {
                 frame.has_error = s.kind()? != Kind::Null;
                 s.skip()?;
             }
-            _ => {
-                s.skip()?;
-            }
+            _ => frame.ignored.skip(&mut s)?,
         }
     }
     s.end()?;
@@ -157,7 +158,7 @@ fn member<'a>(message: &mut Message<'a>, key: Literal<'a>, s: &mut Scanner<'a>, 
     Ok(())
 }
 
-fn delta<'a>(s: &mut Scanner<'a>) -> Scan<Delta<'a>> {
+fn delta<'a>(s: &mut Scanner<'a>, ignored: &mut Ignored) -> Scan<Delta<'a>> {
     let mut delta = Delta::default();
     let Some(mut members) = s.object_or_skip()? else { return Ok(delta) };
     while let Some(key) = s.key(&mut members)? {
@@ -171,9 +172,7 @@ fn delta<'a>(s: &mut Scanner<'a>) -> Scan<Delta<'a>> {
             b"content" => delta.content = s.string_or_skip()?,
             b"encrypted_content" => delta.encrypted_content = s.string_or_skip()?,
             b"citation" => delta.citation = citation(s.skip()?)?.map(Box::new),
-            _ => {
-                s.skip()?;
-            }
+            _ => ignored.skip(s)?,
         }
     }
     Ok(delta)

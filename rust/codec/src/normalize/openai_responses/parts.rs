@@ -21,7 +21,7 @@ pub(super) enum Class {
 }
 
 /// The part of an item: number of the item, class, index in the item.
-type Key = (usize, Class, u64);
+pub(super) type Key = (usize, Class, u64);
 
 #[derive(Debug)]
 struct Part {

@@ -1,6 +1,7 @@
 //! Reads one payload of `OpenAI` Responses in one pass, into what borrows from it. Gives out nothing.
 
 use crate::json::{Kind, Scan, Scanner};
+use crate::normalize::template::Ignored;
 use crate::text::Literal;
 
 /// One event of the stream: what is in it of all that may be.
@@ -22,6 +23,8 @@ pub(super) struct Frame<'a> {
     pub output_format: Option<Literal<'a>>,
     /// An `error` that is not null.
     pub error: Option<&'a [u8]>,
+    /// Values that no part of the reading looks at.
+    pub ignored: Ignored,
 }
 
 /// Where in the response an event belongs.
@@ -138,9 +141,7 @@ pub(super) fn frame(json: &[u8]) -> Scan<Frame<'_>> {
             b"partial_image_b64" => frame.partial_image = s.string_or_skip()?,
             b"output_format" => frame.output_format = s.string_or_skip()?,
             b"error" => frame.error = not_null(s.skip()?),
-            _ => {
-                s.skip()?;
-            }
+            _ => frame.ignored.skip(&mut s)?,
         }
     }
     s.end()?;
