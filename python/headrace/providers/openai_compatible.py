@@ -19,6 +19,7 @@ __all__ = ["CAPABILITIES", "DEFINITION", "DIALECT_FLAGS", "Settings", "prepare"]
 #: The names that the codec's translation knows (`request/flags.rs`), by test.
 DIALECT_FLAGS: Final = (
     "developer",
+    "content_lists",
     "stream_options",
     "strict",
     "parallel_tool_calls",

@@ -502,6 +502,12 @@ fn a_compatible_server_gets_what_it_knows() {
     for path in ["metadata", "prompt_cache_key", "reasoning.effort", "store", "user"] {
         assert!(losses.contains(&format!("dropped {path}")), "{path}: {losses:?}");
     }
+    let messages = json!({"max_tokens": 1, "system": [{"type": "text", "text": "a\n"}, {"type": "text", "text": "b"}],
+        "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [
+            {"type": "text", "text": "c"}, {"type": "text", "text": "d"}]}]}]});
+    let (body, _) = tried(&messages, MESSAGES, CHAT, &["openai_compatible"]).unwrap();
+    assert_eq!(body["messages"][0]["content"], "a\n\n\nb");
+    assert_eq!(body["messages"][1]["content"], "c\n\nd");
     let (body, _) = tried(&responses, RESPONSES, CHAT, &["openai_compatible", "no_stream_options"]).unwrap();
     assert_eq!(body.get("stream_options"), None);
 }

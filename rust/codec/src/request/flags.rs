@@ -26,6 +26,8 @@ macro_rules! flags {
 flags! {
     /// Messages of role `developer`; else they become `system`.
     Developer = "developer",
+    /// Chat: texts as a list of parts; else texts that stand alone together are one string.
+    ContentLists = "content_lists",
     /// `stream_options` with `include_usage`.
     StreamOptions = "stream_options",
     /// `strict` of a function tool.
@@ -93,6 +95,7 @@ impl TargetFlags {
     /// The vendors that made the protocols.
     pub const FIRST_PARTY: TargetFlags = TargetFlags::of(&[
         Flag::Developer,
+        Flag::ContentLists,
         Flag::StreamOptions,
         Flag::Strict,
         Flag::ParallelCalls,

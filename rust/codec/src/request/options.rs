@@ -238,7 +238,7 @@ pub(super) fn input<'a>(r: &mut Reader<'_>, text: Str<'a>, key: &str) -> Input<'
 
 /// Refuses parts that a message of this role cannot hold, so that no writer has to leave them out. Called at the
 /// message's own place; `key` is where its parts stand.
-pub(super) fn fits(r: &Reader<'_>, role: Role, parts: &[Part<'_>], key: &str) -> Res<()> {
+pub(super) fn fits(r: &mut Reader<'_>, role: Role, parts: &[Part<'_>], key: &str) -> Res<()> {
     let bad = parts.iter().position(|part| match (role, part) {
         (Role::Assistant, Part::Result(_)) => true,
         (Role::Assistant, Part::Image { .. } | Part::Audio { .. } | Part::File { .. } | Part::With(..)) => {
@@ -247,6 +247,13 @@ pub(super) fn fits(r: &Reader<'_>, role: Role, parts: &[Part<'_>], key: &str) ->
         (Role::Assistant, _) => false,
         (_, part) => matches!(part, Part::Call(_) | Part::Reasoning(_) | Part::Result(_)),
     });
+    if role == Role::Assistant
+        && !r.is_to(Protocol::AnthropicMessages)
+        && parts.iter().any(|p| matches!(p, Part::Text(_, Some(_))))
+    {
+        // The assistant's texts are one string there.
+        r.loss(LossAction::Dropped, &format!("{key}[].prompt_cache_breakpoint"));
+    }
     let Some(at) = bad else { return Ok(()) };
     let who = if role == Role::Assistant { "the assistant's message" } else { "a message of this role" };
     r.refuse(&format!("{key}[{at}]"), &format!("{who} cannot hold this in the target's protocol"))

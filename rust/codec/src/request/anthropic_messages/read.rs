@@ -78,8 +78,8 @@ fn messages<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, out: &mut Vec<Message<'
             other => return options::unknown_role(r, other),
         }
         // Results stand alone by now.
-        let said = out[from..].iter().filter(|m| m.role != Role::Tool);
-        said.into_iter().try_for_each(|m| options::fits(r, m.role, &m.parts, "content"))
+        let mut said = out[from..].iter().filter(|m| m.role != Role::Tool);
+        said.try_for_each(|m| options::fits(r, m.role, &m.parts, "content"))
     })
 }
 

@@ -282,6 +282,9 @@ fn file_part<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<(Place<'a>, Opt
             _ => name = Some(r.string(s)?),
         }
     }
+    if data.is_some() && id.is_some() {
+        r.loss(LossAction::Dropped, "file_id");
+    }
     let Some(from) = data.or(id) else { return r.missing("file_data") };
     r.leave();
     Ok((from, name))

@@ -42,7 +42,7 @@ pub(in super::super) fn write(request: Request<'_>, target: &Target<'_>, o: &mut
             Role::System | Role::Developer => said("system", &message, flags, o),
             Role::User => said("user", &message, flags, o),
             Role::Assistant => assistant(&message, flags, o),
-            Role::Tool => result(message, &mut pictures, o),
+            Role::Tool => result(message, flags, &mut pictures, o),
         }
     }
     flush(&mut pictures, flags, o);
@@ -195,6 +195,7 @@ fn content(parts: &[Part<'_>], flags: TargetFlags, o: &mut Vec<u8>) {
     match parts {
         [] => o.extend_from_slice(b"\"\""),
         [Part::Text(text, None)] => text.push(o),
+        parts if !flags.has(Flag::ContentLists) && parts.iter().all(|p| text_of(p).is_some()) => joined(parts, o),
         parts => {
             o.push(b'[');
             for part in parts {
@@ -203,6 +204,22 @@ fn content(parts: &[Part<'_>], flags: TargetFlags, o: &mut Vec<u8>) {
             o.push(b']');
         }
     }
+}
+
+fn text_of<'p>(part: &'p Part<'_>) -> Option<&'p Str<'p>> {
+    if let Part::Text(text, _) | Part::Refusal(text) = part { Some(text) } else { None }
+}
+
+/// Texts as one string, a blank line between them.
+fn joined(parts: &[Part<'_>], o: &mut Vec<u8>) {
+    o.push(b'"');
+    for (i, text) in parts.iter().filter_map(text_of).enumerate() {
+        if i > 0 {
+            o.extend_from_slice(b"\\n\\n");
+        }
+        text.push_inside(o);
+    }
+    o.push(b'"');
 }
 
 fn write_part(part: &Part<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
@@ -416,7 +433,7 @@ pub(in super::super) fn arguments(call: &Call<'_>, o: &mut Vec<u8>) {
     }
 }
 
-fn result<'a>(message: Message<'a>, pictures: &mut Vec<Part<'a>>, o: &mut Vec<u8>) {
+fn result<'a>(message: Message<'a>, flags: TargetFlags, pictures: &mut Vec<Part<'a>>, o: &mut Vec<u8>) {
     for part in message.parts {
         let Part::Result(result) = part else { continue };
         let (texts, others): (Vec<_>, Vec<_>) =
@@ -429,18 +446,7 @@ fn result<'a>(message: Message<'a>, pictures: &mut Vec<Part<'a>>, o: &mut Vec<u8
             [] if others.is_empty() => o.extend_from_slice(b"\"\""),
             // Some servers refuse an empty result.
             [] => o.extend_from_slice(b"\"(see the next message)\""),
-            [Part::Text(text, _)] => text.push(o),
-            texts => {
-                o.push(b'[');
-                for part in texts {
-                    if let Part::Text(text, _) | Part::Refusal(text) = part {
-                        open(o, "text");
-                        out::str(o, "text", text);
-                        o.push(b'}');
-                    }
-                }
-                o.push(b']');
-            }
+            texts => content(texts, flags, o),
         }
         o.push(b'}');
         pictures.extend(others);

@@ -55,7 +55,8 @@ struct Item<'a> {
     arguments: Option<Input<'a>>,
     input: Option<Str<'a>>,
     output: Vec<Part<'a>>,
-    texts: Vec<Str<'a>>,
+    summary: Vec<Str<'a>>,
+    thoughts: Vec<Str<'a>>,
     kept: Option<Kept>,
 }
 
@@ -71,8 +72,8 @@ fn item<'a>(
     while let Some(key) = r.next(s, &mut open)? {
         match key {
             "role" => i.role = Some(r.string(s)?),
-            "content" if kind == "reasoning" => texts(r, s, "content", &mut i.texts)?,
-            "summary" => texts(r, s, "summary", &mut i.texts)?,
+            "content" if kind == "reasoning" => texts(r, s, "content", &mut i.thoughts)?,
+            "summary" => texts(r, s, "summary", &mut i.summary)?,
             "content" => i.content = content(r, s, "content")?,
             "call_id" => i.call_id = Some(r.string(s)?),
             "name" => i.name = Some(r.string(s)?),
@@ -100,6 +101,9 @@ fn item<'a>(
         "function_call" | "custom_tool_call" => call(r, i, kind == "custom_tool_call", messages),
         "function_call_output" | "custom_tool_call_output" => {
             let Some(id) = i.call_id else { return r.missing("call_id") };
+            if i.name.is_some() {
+                r.loss(LossAction::Dropped, "name");
+            }
             let result = ToolResult { id, is_error: false, parts: i.output, extra: None };
             messages.push(Message::new(Role::Tool, vec![Part::Result(result)]));
             Ok(())
@@ -134,12 +138,17 @@ fn turn<'a, 'm>(messages: &'m mut Vec<Message<'a>>) -> &'m mut Vec<Part<'a>> {
 
 fn reasoning<'a>(r: &mut Reader<'_>, i: Item<'a>, messages: &mut Vec<Message<'a>>) {
     if i.kept.is_none() && !r.echoes() {
-        if !i.texts.is_empty() {
+        if !i.summary.is_empty() {
             r.loss(LossAction::Dropped, "summary");
+        }
+        if !i.thoughts.is_empty() {
+            r.loss(LossAction::Dropped, "content");
         }
         return;
     }
-    turn(messages).push(Part::Reasoning(Reasoning { texts: i.texts, kept: i.kept }));
+    // The model's own words say more than a summary of them.
+    let texts = if i.thoughts.is_empty() { i.summary } else { i.thoughts };
+    turn(messages).push(Part::Reasoning(Reasoning { texts, kept: i.kept }));
 }
 
 fn call<'a>(r: &mut Reader<'_>, i: Item<'a>, custom: bool, messages: &mut Vec<Message<'a>>) -> Res<()> {
@@ -220,6 +229,10 @@ fn part<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Part<'a>> {
             text.map_or_else(|| r.missing("text"), |text| Ok(Part::Text(text, mark)))
         }
         "refusal" => refusal.map_or_else(|| r.missing("refusal"), |text| Ok(Part::Refusal(text))),
+        "input_image" if image.is_some() && id.is_some() => {
+            r.loss(LossAction::Dropped, "file_id");
+            image.map_or_else(|| r.missing("image_url"), |from| Ok(Part::Image { from, detail, mark }))
+        }
         "input_image" => match image.or(id) {
             Some(Place::Id(_)) if r.is_to(Protocol::OpenaiChat) => {
                 r.refuse("file_id", "Chat takes no picture by file id")
@@ -230,6 +243,14 @@ fn part<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Part<'a>> {
         "input_file" => {
             if detail.is_some() {
                 r.loss(LossAction::Dropped, "detail");
+            }
+            // One of them is enough; what else is given names the same file.
+            let (has_data, has_id) = (data.is_some(), id.is_some());
+            if has_data && has_id {
+                r.loss(LossAction::Dropped, "file_id");
+            }
+            if (has_data || has_id) && url.is_some() {
+                r.loss(LossAction::Dropped, "file_url");
             }
             let from = data.or(id).or(url);
             from.map_or_else(|| r.missing("file_data"), |from| Ok(Part::File { from, name, mark }))
