@@ -114,8 +114,10 @@ impl Normalize for OpenaiResponses {
             }
             b"function_call_arguments.delta" => self.call_delta(place, CallKind::Function, frame.delta, out),
             b"custom_tool_call_input.delta" => self.call_delta(place, CallKind::Custom, frame.delta, out),
-            b"function_call_arguments.done" => self.call_text(place, CallKind::Function, frame.arguments, out),
-            b"custom_tool_call_input.done" => self.call_text(place, CallKind::Custom, frame.input, out),
+            b"function_call_arguments.done" => {
+                self.call_text(place, CallKind::Function, frame.arguments, frame.name, out);
+            }
+            b"custom_tool_call_input.done" => self.call_text(place, CallKind::Custom, frame.input, frame.name, out),
             b"output_item.added" => {
                 if let Some(item) = &frame.item {
                     self.added(place, item, out);
@@ -276,9 +278,17 @@ impl OpenaiResponses {
     }
 
     /// Keeps what the call's `.done` event says, if it is another text than the deltas': the item may have none.
-    fn call_text(&mut self, place: Place<'_>, kind: CallKind, text: Option<Literal<'_>>, out: &mut Out<'_>) {
+    fn call_text(
+        &mut self,
+        place: Place<'_>,
+        kind: CallKind,
+        text: Option<Literal<'_>>,
+        name: Option<Literal<'_>>,
+        out: &mut Out<'_>,
+    ) {
         let Some((item, call)) = self.call(place, kind, out) else { return };
         self.items[item].spoken = true;
+        identify(call, None, name, out);
         if let Some(text) = text.filter(|t| !t.is(&out.calls().call(call).text)) {
             self.items[item].last_word = Some(text.decode().into_owned());
         }
@@ -371,8 +381,7 @@ impl OpenaiResponses {
     fn call_done(&mut self, at: usize, kind: CallKind, item: &Item<'_>, out: &mut Out<'_>) {
         let Some(call) = self.items[at].call.or_else(|| out.call_open(kind)) else { return };
         self.items[at].call = Some(call);
-        let name = item.name.map(Text::from).filter(|_| out.calls().call(call).name.is_empty());
-        out.call_piece(call, &Piece { id: call_id(item), name, text: None });
+        identify(call, call_id(item), item.name, out);
         let text = if kind == CallKind::Custom { item.input } else { item.arguments };
         if let Some(object) = item.arguments_object {
             out.call_value(call, object);
@@ -387,8 +396,7 @@ impl OpenaiResponses {
     fn action_done(&mut self, at: usize, item: &Item<'_>, out: &mut Out<'_>) {
         let Some(call) = self.items[at].call.or_else(|| out.call_open(CallKind::Function)) else { return };
         self.items[at].call = Some(call);
-        let name = item.kind.map(Text::from).filter(|_| out.calls().call(call).name.is_empty());
-        out.call_piece(call, &Piece { id: call_id(item), name, text: None });
+        identify(call, call_id(item), item.kind, out);
         out.call_value(call, &without_envelope(item.raw));
         self.close_call(call, item, out);
     }
@@ -457,7 +465,7 @@ impl OpenaiResponses {
     fn rest(&mut self, good: bool, out: &mut Out<'_>) {
         for seen in self.items.iter_mut().filter(|s| !s.done) {
             let Some(call) = seen.call else { continue };
-            if good && seen.spoken {
+            if good && seen.spoken && !out.calls().call(call).name.is_empty() {
                 if let Some(text) = seen.last_word.take() {
                     out.call_final(call, Text::Plain(&text));
                 }
@@ -541,6 +549,12 @@ fn role(item: &Item<'_>) -> Role {
         other if other.ends_with(b"_call") || other.ends_with(b"_call_output") => Role::Hosted,
         _ => Role::Unknown,
     }
+}
+
+/// Says what a call is called, if that was not known: a name that is repeated is no piece of it.
+fn identify(call: u32, id: Option<Text<'_>>, name: Option<Literal<'_>>, out: &mut Out<'_>) {
+    let name = name.map(Text::from).filter(|_| out.calls().call(call).name.is_empty());
+    out.call_piece(call, &Piece { id, name, text: None });
 }
 
 fn call_id<'a>(item: &Item<'a>) -> Option<Text<'a>> {

@@ -12,6 +12,7 @@ pub(super) struct Frame<'a> {
     pub delta: Option<Literal<'a>>,
     pub text: Option<Literal<'a>>,
     pub refusal: Option<Literal<'a>>,
+    pub name: Option<Literal<'a>>,
     pub arguments: Option<Literal<'a>>,
     pub input: Option<Literal<'a>>,
     // Boxed: they are rare, and a frame is made per delta.
@@ -124,6 +125,7 @@ pub(super) fn frame(json: &[u8]) -> Scan<Frame<'_>> {
             b"delta" => frame.delta = s.string_or_skip()?,
             b"text" => frame.text = s.string_or_skip()?,
             b"refusal" => frame.refusal = s.string_or_skip()?,
+            b"name" => frame.name = s.string_or_skip()?,
             b"arguments" => frame.arguments = s.string_or_skip()?,
             b"input" => frame.input = s.string_or_skip()?,
             b"part" => frame.part = part(&mut s, json)?.map(Box::new),
