@@ -3,7 +3,7 @@
 #   make test    build, and run every test
 #   make check   what CI runs before the tests: formats, lints, types, layers
 #   make bench   build optimised, and measure
-#   make fuzz    run each fuzz target (needs cargo-fuzz; SECONDS_EACH=60)
+#   make fuzz    run each fuzz target, SECONDS_EACH=60
 
 PYTHON ?= python3
 VENV := .venv
