@@ -166,6 +166,7 @@ impl RequestRef {
 
     /// Tell how the provider's body is to be made, without making it.
     #[expect(clippy::unused_self, reason = "a recipe belongs to its request, though the edge finds the body itself")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes the names for this call")]
     #[pyo3(signature = (protocol, *, model, provider=None, edits=None, target_flags=Vec::new()))]
     fn body_for(
         &self,
