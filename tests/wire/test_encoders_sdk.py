@@ -170,6 +170,8 @@ def chat_helper(body: bytes) -> Answer:
 
 # Responses
 
+CALLS = ("function_call", "custom_tool_call")
+
 
 def of_response(response: Any) -> Answer:
     answer = Answer()
@@ -223,8 +225,9 @@ def responses_raw(body: bytes) -> Answer:
     answer = of_response(last.response)
     assert deltas == answer.text
     if answer.end != "error":
-        # Codex has nothing but the items that were done.
-        assert [done[at].to_dict() for at in sorted(done)] == [item.to_dict() for item in last.response.output]
+        # Codex has nothing but the items that were done, and runs calls of any status: a truncated one is none of them.
+        whole = [item for item in last.response.output if not (item.type in CALLS and item.status == "incomplete")]
+        assert [done[at].to_dict() for at in sorted(done)] == [item.to_dict() for item in whole]
     return answer
 
 

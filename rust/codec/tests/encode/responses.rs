@@ -237,8 +237,9 @@ fn a_truncated_call_is_incomplete_and_so_is_the_response() {
             (&json!("response.incomplete"), &json!({"reason": "max_output_tokens"}))
         );
         assert_eq!(last["response"]["output"][0]["status"], "incomplete");
-        let done = events.iter().find(|e| e["type"] == "response.output_item.done").unwrap();
-        assert_eq!(done["item"]["status"], "incomplete");
+        // Codex runs what is done, whatever its status.
+        assert!(events.iter().all(|e| e["type"] != "response.output_item.done"));
+        assert!(events.iter().all(|e| e["type"] != "response.function_call_arguments.done"));
     }
 }
 

@@ -1,4 +1,7 @@
-//! Call items: opened at their first text, done at their intent, told as incomplete where there never was one.
+//! Call items: opened at their first text, done at their intent and never otherwise.
+//!
+//! The vendor ends a truncated call with a done item of the status `incomplete`. Codex runs that (tried with 0.171.0: what a
+//! done item says it does, and it looks at no status), so it is told only in the output of the terminal.
 
 use super::{END, Responses, Shared, State, Step, begin, put, put_place, put_str};
 use crate::encode::calls::Call;
@@ -59,26 +62,12 @@ impl Responses {
         self.item_done(shared, at, json, out);
     }
 
+    /// Puts calls that never became an intent into the output, without any event.
     pub(super) fn leave_calls(&mut self, shared: &Shared) {
         for call in self.calls.opened() {
             if call.state == State::Open {
                 self.items[call.slot] = Some(call_json(shared, call, &call.text, "incomplete"));
             }
-        }
-    }
-
-    /// Calls that never became an intent, at an end that is not a failure.
-    pub(super) fn truncate_calls(&mut self, shared: &mut Shared, out: &mut Vec<u8>) {
-        if self.calls.untold() {
-            shared.losses.dropped("response.tool_calls");
-        }
-        let open = self.calls.opened().filter(|call| call.state == State::Open);
-        let numbers: Vec<usize> = open.map(|call| call.slot).collect();
-        for at in numbers {
-            let Some(call) = self.calls.opened().find(|call| call.slot == at) else { continue };
-            let json = call_json(shared, call, &call.text, "incomplete");
-            text_done(shared, &mut self.seq, call, out);
-            self.item_done(shared, at, json, out);
         }
     }
 }

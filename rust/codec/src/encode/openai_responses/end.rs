@@ -59,7 +59,10 @@ impl Responses {
             FinishReason::Stop | FinishReason::ToolIntents | FinishReason::Refusal => End::Completed,
         };
         self.close_as(shared, if matches!(end, End::Completed) { "completed" } else { "incomplete" }, out);
-        self.truncate_calls(shared, out);
+        if self.calls.untold() {
+            shared.losses.dropped("response.tool_calls");
+        }
+        self.leave_calls(shared);
         if !self.waiting.all().is_empty() {
             shared.losses.dropped("response.annotations");
         }

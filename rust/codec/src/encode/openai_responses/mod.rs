@@ -3,9 +3,8 @@
 //! 1. `response.created` comes first, then `in_progress`; each item is added before its deltas, each part of a message
 //!    before its text, and each index is added once. Ids never change.
 //! 2. `output_item.done` has the whole item (Codex reads nothing else), and the terminal's `output` has all of them.
-//! 3. A call's item is done as `completed` at its intent and nowhere else; a truncated one is done as `incomplete`, and
-//!    then the response is `incomplete`. After a failure nothing more is done: open items stand in the
-//!    failed response's `output` as `incomplete`.
+//! 3. A call's item is done as `completed` at its intent and nowhere else. After a truncation or a failure nothing of it
+//!    is done: it stands in the terminal's `output` as `incomplete`, and so does the response.
 //! 4. Reasoning closes with its continuation; `encrypted_content` is the vendor's own or wrapped.
 //! 5. A failure is `response.failed`: Codex ignores `error` events.
 
