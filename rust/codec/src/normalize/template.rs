@@ -14,9 +14,9 @@ use crate::limits::MAX_TEMPLATE;
 use crate::text::Literal;
 
 /// How many ignored values of a payload are noted; those after them must then stay equal.
-const NOTED: usize = 10;
+const NOTED: usize = 12;
 
-/// Where a payload has strings and numbers that its reader ignores.
+/// Where a payload has values that its reader ignores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ignored {
     at: [(u32, u32); NOTED],
@@ -35,12 +35,24 @@ impl Ignored {
     /// Notes the place of a value that was just read from `s` and that has no part in what the payload means.
     #[inline]
     pub fn note(&mut self, s: &Scanner<'_>, raw: &[u8]) {
-        let is_scalar = matches!(raw.first(), Some(b'"' | b'-' | b'0'..=b'9'));
-        if is_scalar && let Some(place) = self.at.get_mut(self.count) {
-            *place = ((s.pos() - raw.len()) as u32, s.pos() as u32);
+        self.note_at(place(s, raw));
+    }
+
+    /// As [`Ignored::note`], for a value of which this is known only later.
+    #[inline]
+    pub fn note_at(&mut self, place: (u32, u32)) {
+        if let Some(free) = self.at.get_mut(self.count) {
+            *free = place;
             self.count += 1;
         }
     }
+}
+
+/// The place of a value that was just read from `s`.
+#[inline]
+#[must_use]
+pub fn place(s: &Scanner<'_>, raw: &[u8]) -> (u32, u32) {
+    ((s.pos() - raw.len()) as u32, s.pos() as u32)
 }
 
 /// What a normaliser says of a payload whose only effect was to give out one text.
@@ -60,21 +72,12 @@ impl Steady {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// The text; the place is that of the literal's inside.
-    Text,
-    /// A string that is ignored.
-    String,
-    /// A number that is ignored.
-    Number,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Hole {
     start: u32,
     end: u32,
-    kind: Kind,
+    /// The text, of which the place is that of the literal's inside; else a value that is ignored.
+    is_text: bool,
 }
 
 /// A payload, with holes.
@@ -88,7 +91,7 @@ pub struct Template {
     /// Which of `ignored` were seen to change.
     changing: [bool; NOTED],
     valid: bool,
-    /// Payloads in a row that did not fit.
+    /// Steady payloads in a row that did not fit.
     misses: u32,
 }
 
@@ -115,34 +118,35 @@ impl Template {
             }
             at += same.len();
             let mut s = Scanner::at(payload, at);
-            match hole.kind {
-                Kind::Text => {
-                    // The quote before it was just compared.
-                    let literal = s.inside().ok()?;
-                    at += literal.raw.len();
-                    text = Some(literal);
-                }
-                Kind::String => at += s.inside().ok()?.raw.len(),
-                Kind::Number => at += s.number().ok()?.len(),
+            if hole.is_text {
+                // The quote before it was just compared.
+                let literal = s.inside().ok()?;
+                at += literal.raw.len();
+                text = Some(literal);
+            } else {
+                s.skip().ok()?;
+                at = s.pos();
             }
         }
-        (payload[at..] == self.bytes[known..]).then_some(text).flatten()
+        let (rest, same) = (&payload[at..], &self.bytes[known..]);
+        let same = rest == same || unpadded(rest).is_some_and(|rest| unpadded(same) == Some(rest));
+        text.filter(|_| same)
     }
 
     /// `payload` was read the general way: keep it if it is steady. A stream whose payloads never repeat is looked at
     /// ever more rarely.
     pub fn learn(&mut self, payload: &[u8], name: &[u8], steady: Option<&Steady>) {
-        let was_valid = std::mem::replace(&mut self.valid, false);
+        self.valid = false;
+        let Some(steady) = steady.filter(|_| payload.len() <= MAX_TEMPLATE) else { return };
         self.misses = self.misses.saturating_add(1);
-        let rests = self.misses > 8 && !self.misses.is_multiple_of(64);
-        let Some(steady) = steady.filter(|_| !rests && payload.len() <= MAX_TEMPLATE) else { return };
+        if self.misses > 12 && self.misses % 64 > 4 {
+            return;
+        }
         let ignored = &steady.ignored;
-        if was_valid && ignored.count == self.ignored.count {
+        if ignored.count == self.ignored.count {
             for i in 0..ignored.count {
                 let (before, now) = (self.ignored.at[i], ignored.at[i]);
-                let place =
-                    |bytes, (start, end): (u32, u32)| -> &[u8] { &<[u8]>::as_ref(bytes)[start as usize..end as usize] };
-                self.changing[i] |= place(&self.bytes, before) != place(payload, now);
+                self.changing[i] |= value(&self.bytes, before) != value(payload, now);
             }
         } else {
             self.changing = [false; NOTED];
@@ -150,14 +154,9 @@ impl Template {
         self.holes.clear();
         for i in (0..ignored.count).filter(|&i| self.changing[i]) {
             let (start, end) = ignored.at[i];
-            let is_string = payload[start as usize] == b'"';
-            self.holes.push(if is_string {
-                Hole { start: start + 1, end: end - 1, kind: Kind::String }
-            } else {
-                Hole { start, end, kind: Kind::Number }
-            });
+            self.holes.push(Hole { start, end, is_text: false });
         }
-        self.holes.push(Hole { start: steady.text.0, end: steady.text.1, kind: Kind::Text });
+        self.holes.push(Hole { start: steady.text.0, end: steady.text.1, is_text: true });
         self.holes.sort_unstable_by_key(|hole| hole.start);
         self.ignored = *ignored;
         self.bytes.clear();
@@ -171,6 +170,20 @@ impl Template {
     pub fn forget(&mut self) {
         self.valid = false;
     }
+}
+
+fn value(payload: &[u8], (start, end): (u32, u32)) -> &[u8] {
+    &payload[start as usize..end as usize]
+}
+
+/// The rest of an object without its last brace and the white space before that: some vendors pad their frames there. In
+/// the payload that was learnt this is no string's inside, so in one with the same bytes before it neither.
+fn unpadded(rest: &[u8]) -> Option<&[u8]> {
+    let mut rest = rest.strip_suffix(b"}")?;
+    while let [before @ .., b' ' | b'\t' | b'\n' | b'\r'] = rest {
+        rest = before;
+    }
+    Some(rest)
 }
 
 #[cfg(test)]
@@ -207,6 +220,9 @@ mod tests {
         let mut t = learnt(&[r#"{"a":1,"b":"x","t":"one"}"#, r#"{"a":22,"b":"x","t":"two"}"#]);
         assert!(t.fit(br#"{"a":333,"b":"x","t":"three"}"#, b"n").unwrap().is("three"));
         assert!(t.fit(br#"{"a":333,"b":"y","t":"three"}"#, b"n").is_none());
+        // Ignored is ignored, of whatever kind.
+        assert!(t.fit(br#"{"a":[null,{"x":1}],"b":"x","t":"3"}"#, b"n").unwrap().is("3"));
+        assert!(t.fit(br#"{"a":333,"b":"x","t":"3"  }"#, b"n").unwrap().is("3"));
         let mut t = learnt(&[r#"{"b":"x","t":"one","a":1}"#, r#"{"b":"xx","t":"","a":1}"#]);
         assert!(t.fit(br#"{"b":"","t":"3","a":1}"#, b"n").unwrap().is("3"));
     }
@@ -219,8 +235,10 @@ mod tests {
             r#"{"a":1,"b":"x\q","t":"one"}"#,
             r#"{"a":1,"b":"x","t":"one}"#,
             r#"{"a":1,"b":"x","t":"one"} "#,
+            "{\"a\":1,\"b\":\"x\",\"t\":\"one\"\x0c}",
+            r#"{"a":1,"b":"x","t":"one"}}"#,
+            r#"{"a":[1,],"b":"x","t":"one"}"#,
             r#"{"a":1,"b":"x","t":"one""#,
-            r#"{"a":"1","b":"x","t":"one"}"#,
             r#"{"a":1,"b":"x","t":""}"#,
             r#"{"a":1,"b":"x","#,
             "",
@@ -228,6 +246,8 @@ mod tests {
             assert!(t.fit(wrong.as_bytes(), b"n").is_none(), "{wrong}");
         }
         assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#, b"other name").is_none());
+        let mut padded = learnt(&["{\"t\":\"one\"}  "]);
+        assert!(padded.fit(b"{\"t\":\"two\"}}", b"n").is_none());
         t.forget();
         assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#, b"n").is_none());
     }

@@ -8,7 +8,7 @@
 
 use crate::event::CallKind;
 use crate::json::{Kind, Malformed, Scan, Scanner};
-use crate::normalize::template::Ignored;
+use crate::normalize::template::{self, Ignored};
 use crate::text::Literal;
 
 #[derive(Debug, Default)]
@@ -193,14 +193,19 @@ fn choices<'a>(s: &mut Scanner<'a>, chunk: &mut Chunk<'a>, whole: bool) -> Scan<
 fn choice<'a>(s: &mut Scanner<'a>, whole: bool, choice: &mut Choice<'a>, ignored: &mut Ignored) -> Scan<bool> {
     let Some(mut members) = s.object_or_skip()? else { return Ok(false) };
     let (mut index, mut has_delta, mut has_message) = (0, false, false);
-    let (mut other, mut text): (Option<&[u8]>, Option<Literal<'_>>) = (None, None);
+    let (mut other, mut text): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+    let mut text_at = None;
     while let Some(key) = s.key(&mut members)? {
         match key.bytes().as_ref() {
             b"index" => index = s.count_or_skip()?.unwrap_or(0),
             b"delta" if !whole => has_delta = delta(s, &mut choice.delta, ignored)?,
             b"message" if whole => has_message = delta(s, &mut choice.delta, ignored)?,
             b"delta" | b"message" => other = object(s)?,
-            b"text" => text = s.string_or_skip()?,
+            b"text" => {
+                let raw = s.skip()?;
+                text = Some(raw);
+                text_at = Some(template::place(s, raw));
+            }
             b"finish_reason" => choice.finish = filled(s.string_or_skip()?),
             b"usage" => choice.usage = object(s)?,
             b"error" => choice.error = Some(s.skip()?).filter(|raw| truthy(raw)),
@@ -215,10 +220,13 @@ fn choice<'a>(s: &mut Scanner<'a>, whole: bool, choice: &mut Choice<'a>, ignored
         if let Some(raw) = other {
             delta(&mut Scanner::new(raw), &mut choice.delta, &mut Ignored::default())?;
             choice.whole = !whole;
-        } else if let Some(text) = text {
+        } else if let Some(Ok(text)) = text.map(|raw| Scanner::new(raw).string()) {
             // Legacy completions.
             choice.delta.content = Content::Text(text);
         }
+    } else if let Some(place) = text_at {
+        // Beside a delta it says the same again.
+        ignored.note_at(place);
     }
     Ok(true)
 }
