@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use crate::event::ContinuationForm;
-use crate::text::{Literal, Text};
+use crate::text::{Literal, Text, escape_json};
 
 /// A string as the client wrote it, or as it had to be made.
 #[derive(Clone, Debug)]
@@ -41,12 +41,17 @@ impl Str<'_> {
 
     /// Appends the string with its quotes.
     pub(super) fn push(&self, out: &mut Vec<u8>) {
-        self.text().push_json_string(out);
+        out.push(b'"');
+        self.push_inside(out);
+        out.push(b'"');
     }
 
-    /// Appends the string's inside.
+    /// Appends the string's inside. What the client wrote needs no second look: the body is UTF-8 as a whole.
     pub(super) fn push_inside(&self, out: &mut Vec<u8>) {
-        self.text().push_json(out);
+        match self {
+            Str::Lit(l) => out.extend_from_slice(l.raw),
+            Str::Own(s) => escape_json(s, out),
+        }
     }
 }
 

@@ -213,14 +213,6 @@ impl<'s> Reader<'s> {
         Ok(s.string()?.into())
     }
 
-    /// A string that must be the whole of a value that was put aside; `key` names it.
-    pub(super) fn string_at<'a>(&mut self, s: &mut Scanner<'a>, key: &str) -> Res<Str<'a>> {
-        if s.kind()? != Kind::String {
-            return self.expected(key, "a string");
-        }
-        Ok(s.string()?.into())
-    }
-
     /// Passes the field that was read last with its bytes, under the target's name.
     pub(super) fn pass<'a>(&mut self, s: &mut Scanner<'a>, open: &Open, options: &mut Options<'a>) -> Res<()> {
         let raw = s.skip()?;

@@ -46,6 +46,13 @@ pub(super) fn split<'a>(parts: Vec<Part<'a>>, out: &mut Vec<Message<'a>>) {
     }
 }
 
+/// What a source says of the content.
+enum Holds<'a> {
+    Bytes(Place<'a>),
+    /// Text or blocks, which stand in the block's `inside`.
+    Parts,
+}
+
 /// The fields of one block, whatever their order. What has a shape of its own is read once the type is known.
 #[derive(Default)]
 struct Block<'a> {
@@ -56,9 +63,13 @@ struct Block<'a> {
     id: Option<Str<'a>>,
     name: Option<Str<'a>>,
     is_error: bool,
-    input: Option<Scanner<'a>>,
-    source: Option<Scanner<'a>>,
-    content: Option<Scanner<'a>>,
+    input: Option<&'a [u8]>,
+    /// Of a picture or a document.
+    source: Option<Holds<'a>>,
+    /// A search result's source.
+    origin: Option<Str<'a>>,
+    /// What a result or a search result holds, or a document that is no bytes.
+    inside: Vec<Part<'a>>,
 }
 
 fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Vec<Part<'a>>) -> Res<()> {
@@ -83,9 +94,19 @@ fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Ve
             "id" | "tool_use_id" => b.id = Some(r.string(s)?),
             "name" => b.name = Some(r.string(s)?),
             "is_error" => b.is_error = s.boolean()?,
-            "input" => b.input = Some(ahead(s)?),
-            "source" => b.source = Some(ahead(s)?),
-            "content" => b.content = Some(ahead(s)?),
+            "input" if kind == "tool_use" => {
+                if s.kind()? != Kind::Object {
+                    return r.expected("input", "an object");
+                }
+                b.input = Some(s.skip()?);
+            }
+            "source" if matches!(kind.as_str(), "image" | "document") => {
+                b.source = Some(source(r, s, depth, &mut b.inside)?);
+            }
+            "source" if kind == "search_result" => b.origin = Some(r.string(s)?),
+            "content" if matches!(kind.as_str(), "tool_result" | "search_result") => {
+                b.inside = content(r, s, "content", depth + 1)?;
+            }
             _ => {
                 s.skip()?;
             }
@@ -97,13 +118,12 @@ fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Ve
             None => return r.missing("text"),
         },
         "image" => {
-            let Some(mut at) = b.source else { return r.missing("source") };
-            let from = source(r, &mut at, depth, &mut Vec::new())?;
-            let Some(from) = from else { return r.expected("source", "a picture") };
+            let Some(source) = b.source else { return r.missing("source") };
+            let Holds::Bytes(from) = source else { return r.expected("source", "a picture") };
             out.push(Part::Image { from, detail: None, mark: None });
         }
-        "document" => document(r, b, depth, out)?,
-        "search_result" => search_result(r, b, depth, out)?,
+        "document" => document(r, b, out)?,
+        "search_result" => search_result(r, b, out)?,
         "thinking" | "redacted_thinking" => {
             let texts: Vec<Str<'a>> = b.thinking.filter(|t| !t.is_empty()).into_iter().collect();
             if b.kept.is_some() || (r.echoes() && !texts.is_empty()) {
@@ -118,45 +138,28 @@ fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Ve
             if b.is_error {
                 r.loss(LossAction::Dropped, "is_error");
             }
-            let parts = match b.content {
-                Some(mut at) => content(r, &mut at, "content", depth + 1)?,
-                None => Vec::new(),
-            };
-            out.push(Part::Result(ToolResult { id, is_error: b.is_error, parts, extra: None }));
+            out.push(Part::Result(ToolResult { id, is_error: b.is_error, parts: b.inside, extra: None }));
         }
         _ => {}
     }
     Ok(())
 }
 
-/// Skips the next value and gives a scanner that stands at it.
-fn ahead<'a>(s: &mut Scanner<'a>) -> Res<Scanner<'a>> {
-    Ok(Scanner::new(s.skip()?))
-}
-
 fn call<'a>(r: &mut Reader<'_>, b: Block<'a>) -> Res<Call<'a>> {
     let Some(id) = b.id else { return r.missing("id") };
     let Some(name) = b.name else { return r.missing("name") };
-    let input = match b.input {
-        Some(mut at) => match at.kind()? {
-            Kind::Object => Input::Object(at.skip()?),
-            _ => return r.expected("input", "an object"),
-        },
-        None => Input::Object(b"{}"),
-    };
+    let input = Input::Object(b.input.unwrap_or(b"{}"));
     Ok(Call { id, name, input, custom: false, extra: None })
 }
 
-fn document<'a>(r: &mut Reader<'_>, b: Block<'a>, depth: usize, out: &mut Vec<Part<'a>>) -> Res<()> {
-    let Some(mut at) = b.source else { return r.missing("source") };
-    let mut inside = Vec::new();
-    let from = source(r, &mut at, depth, &mut inside)?;
-    let Some(from) = from else {
+fn document<'a>(r: &mut Reader<'_>, mut b: Block<'a>, out: &mut Vec<Part<'a>>) -> Res<()> {
+    let Some(source) = b.source else { return r.missing("source") };
+    let Holds::Bytes(from) = source else {
         // A document of text, or of blocks, stands in the message as such.
         if b.title.is_some_and(|t| !t.is_empty()) {
             r.loss(LossAction::Dropped, "title");
         }
-        out.append(&mut inside);
+        out.append(&mut b.inside);
         return Ok(());
     };
     if !r.has(Flag::Files) {
@@ -170,26 +173,16 @@ fn document<'a>(r: &mut Reader<'_>, b: Block<'a>, depth: usize, out: &mut Vec<Pa
 }
 
 /// A search result as the texts that it is made of, its title and source before them.
-fn search_result<'a>(r: &mut Reader<'_>, b: Block<'a>, depth: usize, out: &mut Vec<Part<'a>>) -> Res<()> {
-    let source = match b.source {
-        Some(mut at) => r.string_at(&mut at, "source")?,
-        None => return r.missing("source"),
-    };
+fn search_result<'a>(r: &mut Reader<'_>, b: Block<'a>, out: &mut Vec<Part<'a>>) -> Res<()> {
+    let Some(source) = b.origin else { return r.missing("source") };
     let title = b.title.map(|t| t.decode().into_owned()).unwrap_or_default();
     out.push(Part::Text(Str::Own(format!("{title}\n{}\n", source.decode())), None));
-    if let Some(mut at) = b.content {
-        out.extend(content(r, &mut at, "content", depth + 1)?);
-    }
+    out.extend(b.inside);
     Ok(())
 }
 
-/// Where the bytes are; `None` where they are text or blocks, which then stand in `inside`.
-fn source<'a>(
-    r: &mut Reader<'_>,
-    s: &mut Scanner<'a>,
-    depth: usize,
-    inside: &mut Vec<Part<'a>>,
-) -> Res<Option<Place<'a>>> {
+/// Reads a source; text and blocks go into `inside`.
+fn source<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, inside: &mut Vec<Part<'a>>) -> Res<Holds<'a>> {
     r.enter("source");
     let mut kind: Option<Str<'a>> = None;
     let (mut mime, mut data, mut url) = (None, None, None);
@@ -205,29 +198,29 @@ fn source<'a>(
         }
     }
     let Some(kind) = kind else { return r.missing("type") };
-    let place = match &*kind.decode() {
+    let holds = match &*kind.decode() {
         "base64" => match (mime, data) {
-            (Some(mime), Some(data)) => Some(Place::Base64 { mime, data }),
+            (Some(mime), Some(data)) => Holds::Bytes(Place::Base64 { mime, data }),
             (None, _) => return r.missing("media_type"),
             (_, None) => return r.missing("data"),
         },
         "url" => match url {
-            Some(url) => Some(Place::Url(url)),
+            Some(url) => Holds::Bytes(Place::Url(url)),
             None => return r.missing("url"),
         },
         "text" => match data {
             Some(text) => {
                 inside.push(Part::Text(text, None));
-                None
+                Holds::Parts
             }
             None => return r.missing("data"),
         },
         "content" => {
             inside.extend(blocks.unwrap_or_default());
-            None
+            Holds::Parts
         }
         _ => return r.expected("type", "base64, url, text or content"),
     };
     r.leave();
-    Ok(place)
+    Ok(holds)
 }

@@ -9,7 +9,7 @@ use super::super::neutral::{Call, Choice, Format, Input, Message, Options, Part,
 use super::super::{Target, ids, media, out, pairing};
 use crate::event::{ContinuationForm, Protocol};
 use crate::json::{Scanner, Value};
-use crate::text::{Text, push_json_str};
+use crate::text::push_json_str;
 
 const CHAT: Protocol = Protocol::OpenaiChat;
 
@@ -294,8 +294,8 @@ fn open(o: &mut Vec<u8>, kind: &str) {
 }
 
 fn assistant(message: &Message<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
-    let texts: Vec<Text<'_>> =
-        message.parts.iter().filter_map(|p| if let Part::Text(t, _) = p { Some(t.text()) } else { None }).collect();
+    let texts: Vec<&Str<'_>> =
+        message.parts.iter().filter_map(|p| if let Part::Text(t, _) = p { Some(t) } else { None }).collect();
     let refusal = message.parts.iter().find_map(|p| if let Part::Refusal(t) = p { Some(t) } else { None });
     let has_calls = message.calls().next().is_some();
     if texts.is_empty() && refusal.is_none() && !has_calls && message.extra.is_none() {
@@ -311,7 +311,7 @@ fn assistant(message: &Message<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
         out::key(o, "content");
         o.push(b'"');
         for text in texts {
-            text.push_json(o);
+            text.push_inside(o);
         }
         o.push(b'"');
     }
