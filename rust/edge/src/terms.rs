@@ -52,9 +52,9 @@ impl Terms<'_> {
     }
 
     fn encoder(&self, stream: bool) -> EncoderConfig {
-        // Only a Responses object repeats what was asked.
-        let repeats = self.client_protocol == Protocol::OpenaiResponses;
-        let request = repeats.then(|| self.request.body()).flatten().map(|body| body.to_vec());
+        // A Responses object repeats what was asked; tools come back under the names that the client gave them.
+        let wanted = self.client_protocol == Protocol::OpenaiResponses || !self.request.facts.tool_names.is_empty();
+        let request = wanted.then(|| self.request.body()).flatten().map(|body| body.to_vec());
         let prefix = match self.client_protocol {
             Protocol::OpenaiResponses => "resp_",
             Protocol::AnthropicMessages => "msg_",
