@@ -78,6 +78,10 @@ pub const MAX_STATE_REFS: usize = 256;
 /// Names of declared tools that are listed for policy. As for calls; beyond it the rest is not listed.
 pub const MAX_TOOL_NAMES: usize = 4096;
 
+/// Text that one encoder keeps (what Responses repeats at its end, a whole body, what waits for a tool block to end), in
+/// bytes: as for a body. Beyond it the client's stream ends with an error.
+pub const MAX_KEPT: usize = MAX_BODY;
+
 /// Longest message of an error that a client is told, in bytes. Real ones are a few hundred; a vendor that
 /// puts a whole page there is cut at this length, at a character's edge.
 pub const MAX_TOLD_MESSAGE: usize = 4096;

@@ -36,7 +36,9 @@ use openai_chat::Chat;
 use openai_responses::Responses;
 use shared::{Counts, Shared};
 
+use crate::error::ErrorKind;
 use crate::event::{At, AttachTo, ContinuationForm, Event, Protocol, ProviderError, Sink};
+use crate::limits::MAX_KEPT;
 use crate::loss::Loss;
 use crate::text::Text;
 
@@ -131,6 +133,8 @@ pub fn error_end(config: EncoderConfig, events: u64, error: &ProviderError<'_>) 
 pub struct Encoder {
     shared: Shared,
     form: Form,
+    /// Bytes of text that were kept.
+    kept: usize,
     /// The stream has been ended; nothing follows.
     over: bool,
 }
@@ -172,7 +176,7 @@ impl Encoder {
             Protocol::AnthropicMessages => Form::Messages(Box::new(Messages::new(calls))),
             _ => Form::Chat(Box::new(Chat::new(&shared, calls))),
         };
-        Encoder { shared, form, over: false }
+        Encoder { shared, form, kept: 0, over: false }
     }
 
     /// Takes one event and appends what the client is to get. Nothing is written after a terminal event.
@@ -187,6 +191,7 @@ impl Encoder {
                 return;
             }
             Event::Error(error) => Outcome::Failed(Told::of(self.shared.client, error)),
+            _ if self.exceeds(event) => Outcome::Failed(Told::of_kind(ErrorKind::Unknown)),
             _ => match &mut self.form {
                 Form::Chat(form) => form.event(&mut self.shared, event, out),
                 Form::Responses(form) => form.event(&mut self.shared, event, out),
@@ -230,6 +235,33 @@ impl Encoder {
     #[must_use]
     pub fn losses(&self) -> &[Loss] {
         self.shared.losses.as_slice()
+    }
+
+    /// Whether keeping what the event holds would be more than may be kept.
+    fn exceeds(&mut self, event: &Event<'_>) -> bool {
+        let keeps = match &self.form {
+            _ if !self.shared.stream => true,
+            Form::Chat(_) => false,
+            Form::Responses(_) => true,
+            Form::Messages(form) => form.is_blocked(),
+        };
+        if keeps {
+            let length = |text: Text<'_>| match text {
+                Text::Plain(s) => s.len(),
+                Text::Literal(l) => l.raw.len(),
+            };
+            self.kept += match event {
+                Event::TextDelta { text, .. }
+                | Event::RefusalDelta { text, .. }
+                | Event::ReasoningDelta { text, .. } => length(*text),
+                Event::IntentDelta { arguments_delta, .. } => length(*arguments_delta),
+                Event::Continuation { data, .. } => length(*data),
+                Event::Annotation { raw, .. } | Event::HostedTool { raw, .. } => raw.len(),
+                Event::Media { data, url, .. } => data.map_or(0, length) + url.map_or(0, length),
+                _ => 0,
+            };
+        }
+        self.kept > MAX_KEPT
     }
 
     fn fail(&mut self, told: &Told, out: &mut Vec<u8>) {

@@ -169,9 +169,34 @@ pub(super) fn list_comma(list: &mut Vec<u8>) {
 pub(super) fn code_points(text: Text<'_>) -> u64 {
     match text {
         Text::Plain(s) => s.chars().count() as u64,
-        Text::Literal(l) if l.escaped || !l.ascii => l.decode().chars().count() as u64,
-        Text::Literal(l) => l.raw.len() as u64,
+        Text::Literal(l) if !l.escaped && l.ascii => l.raw.len() as u64,
+        Text::Literal(l) => match std::str::from_utf8(l.raw) {
+            Ok(_) => escaped_code_points(l.raw),
+            Err(_) => l.decode().chars().count() as u64,
+        },
     }
+}
+
+/// Counts without decoding: an escape is one code point, and so is a pair of halves.
+fn escaped_code_points(mut raw: &[u8]) -> u64 {
+    let plain = |bytes: &[u8]| bytes.iter().filter(|b| **b & 0xC0 != 0x80).count() as u64;
+    let mut count = 0;
+    while let Some(at) = memchr::memchr(b'\\', raw) {
+        let escape = &raw[at..];
+        let is_half = |s: &[u8], halves: &[u8]| {
+            s.len() >= 6 && s[..2] == *b"\\u" && s[2] | 0x20 == b'd' && halves.contains(&(s[3] | 0x20))
+        };
+        let used = if escape.get(1) != Some(&b'u') {
+            2
+        } else if is_half(escape, b"89ab") && escape.get(6..).is_some_and(|s| is_half(s, b"cdef")) {
+            12
+        } else {
+            6
+        };
+        count += plain(&raw[..at]) + 1;
+        raw = &raw[(at + used).min(raw.len())..];
+    }
+    count + plain(raw)
 }
 
 #[cfg(test)]
@@ -200,5 +225,19 @@ mod tests {
         let raw = r"a\u00e9\ud83d\ude00é".as_bytes();
         assert_eq!(code_points(Literal { raw, escaped: true, ascii: false }.into()), 4);
         assert_eq!(code_points("é😀".into()), 2);
+        for raw in [
+            "",
+            "abc",
+            "é😀",
+            r#"\n\\\"x"#,
+            r"\ud83d",
+            r"\ud83dx\ude00",
+            r"\uD83D\uDE00\u00E9",
+            r"\\ud83d\\ude00",
+            r"\udbff\udfff\ud800\udc00",
+        ] {
+            let literal = Literal { raw: raw.as_bytes(), escaped: raw.contains('\\'), ascii: raw.is_ascii() };
+            assert_eq!(code_points(literal.into()), literal.decode().chars().count() as u64, "{raw}");
+        }
     }
 }

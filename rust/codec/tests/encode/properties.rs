@@ -203,3 +203,24 @@ proptest! {
         prop_assert_eq!(whole, pieces);
     }
 }
+
+/// What is kept is bounded: past it the stream ends as an error, and only where something has to be kept.
+#[test]
+fn text_without_end_ends_where_it_has_to_be_kept() {
+    let piece = "x".repeat(1 << 20);
+    for (client, stream, bounded) in [
+        (Protocol::OpenaiChat, true, false),
+        (Protocol::OpenaiChat, false, true),
+        (Protocol::OpenaiResponses, true, true),
+        (Protocol::AnthropicMessages, true, false),
+        (Protocol::AnthropicMessages, false, true),
+    ] {
+        let mut encoder = Encoder::new(EncoderConfig { stream, ..config(client) });
+        let mut out = Vec::new();
+        for _ in 0..=headrace_codec::limits::MAX_KEPT >> 20 {
+            out.clear();
+            encoder.event(At::default(), &text(0, &piece), &mut out);
+        }
+        assert_eq!(encoder.is_over(), bounded, "{} {stream}", client.name());
+    }
+}

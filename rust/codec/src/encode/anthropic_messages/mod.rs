@@ -163,7 +163,7 @@ impl Messages {
     }
 
     /// Whether a tool block is open, so that nothing else can be sent.
-    fn is_blocked(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         matches!(self.open, Open::Tool(_))
     }
 
