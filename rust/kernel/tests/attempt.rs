@@ -134,7 +134,7 @@ fn an_answer_before_the_request_is_sent_is_an_answer() {
         let mut attempt = client.attempt(post(&url, body));
         let server = async {
             let (mut peer, _) = listener.accept().await.unwrap();
-            let answer = b"HTTP/1.1 413 x\r\ncontent-length: 3\r\nconnection: close\r\n\r\nbig";
+            let answer = b"HTTP/1.1 413 x\r\ncontent-length: 3\r\n\r\nbig";
             tokio::io::AsyncWriteExt::write_all(&mut peer, answer).await.unwrap();
             peer
         };

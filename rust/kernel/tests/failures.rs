@@ -139,3 +139,25 @@ fn a_longer_body_than_its_length_is_cut_at_it() {
         assert_eq!(client.idle_connections(), 0, "the rest would be read as the next answer");
     });
 }
+
+#[test]
+fn a_peer_that_leaves_while_the_request_is_sent() {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let mut attempt = client().attempt(support::post(&url, vec![b'x'; 64 << 20]));
+        let leaving = async {
+            let (peer, _) = listener.accept().await.unwrap();
+            peer.readable().await.unwrap();
+            // What was not read makes a reset of this close.
+            drop(peer);
+        };
+        let (head, ()) = tokio::join!(attempt.head(), leaving);
+        let failure = head.expect_err("nobody answers");
+        assert!(matches!(failure.cause, Cause::Write(_)), "{failure:?}");
+        assert_eq!((failure.kind.code(), failure.phase.code()), ("transport", "request"));
+        assert!(failure.bytes_sent > 0 && failure.bytes_sent < 64 << 20 && !failure.reused_socket);
+        let sent = attempt.trace().events().find(|e| e.step == headrace_kernel::Step::Send && e.at_s > 0.0);
+        assert!(sent.is_some() && attempt.trace().completed_s(headrace_kernel::Step::Send).is_none());
+    });
+}

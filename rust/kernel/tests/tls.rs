@@ -2,6 +2,7 @@
 
 mod support;
 
+use headrace_http1::BodyError;
 use headrace_kernel::{Cause, Client, ClientConfig, Roots, Step, TlsConfig, TlsError};
 use headrace_scripted::{Framing, Play, Reply, Script, Upstream};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -76,6 +77,7 @@ fn a_cut_is_not_an_end() {
             .route("/end", vec![Reply::status(200).framing(Framing::Close).data("whole").end()]);
         let (upstream, client) = (upstream(&pki, script), client(Some(&pki.ca)));
         let failure = failure(&client, get(&upstream.url("/cut"))).await;
+        assert_eq!(failure.cause, Cause::Body(BodyError::Truncated));
         assert_eq!(failure.kind.code(), "stream_interrupted", "without TLS's farewell anyone may have cut it");
         assert_eq!(fetch(&client, get(&upstream.url("/end"))).await.unwrap().1, b"whole");
     });
