@@ -39,7 +39,16 @@ pub(in super::super) fn read<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res
                 Ok(())
             })?,
             "tool_choice" | "function_call" => choice(r, s, key, o)?,
-            "max_completion_tokens" | "max_tokens" => o.max_tokens = Some(options::whole(r, s, key)?),
+            "max_completion_tokens" | "max_tokens" => {
+                let most = options::whole(r, s, key)?;
+                // The newer name wins, whichever comes first.
+                if o.max_tokens.is_some() {
+                    r.loss(LossAction::Dropped, "max_tokens");
+                }
+                if key == "max_completion_tokens" || o.max_tokens.is_none() {
+                    o.max_tokens = Some(most);
+                }
+            }
             "modalities" => r.each(s, "modalities", |r, s| match r.string(s)?.decode().as_ref() {
                 "text" => Ok(()),
                 _ => r.refuse("", super::NO_AUDIO),
