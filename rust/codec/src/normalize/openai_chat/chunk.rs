@@ -7,7 +7,7 @@
 //! What any of it means must not be decided here.
 
 use crate::event::CallKind;
-use crate::json::{Kind, Malformed, Scan, Scanner};
+use crate::json::{Kind, Scan, Scanner};
 use crate::normalize::template::{self, Ignored};
 use crate::text::Literal;
 
@@ -137,9 +137,7 @@ pub(super) fn read<'a>(json: &'a [u8], whole: bool, chunk: &mut Chunk<'a>) -> Sc
             _ => chunk.ignored.skip(&mut s)?,
         }
     }
-    if !s.at_end() {
-        return Err(Malformed { at: s.pos(), what: "the end of the text" });
-    }
+    s.end()?;
     chunk.failed |= chunk.choices == Choices::Absent && flat.is_error();
     Ok(())
 }
@@ -274,9 +272,12 @@ fn delta<'a>(s: &mut Scanner<'a>, delta: &mut Delta<'a>, ignored: &mut Ignored) 
 
 /// A name of the response: it counts only until one was given out, and is ignored from then on.
 fn name<'a>(s: &mut Scanner<'a>, ignored: &mut Ignored) -> Scan<Option<Literal<'a>>> {
-    let raw = s.skip()?;
-    ignored.note(s, raw);
-    Ok(filled(Scanner::new(raw).string_or_skip()?))
+    let text = s.string_or_skip()?;
+    if let Some(text) = text {
+        // The quotes belong to the value.
+        ignored.note_at(((s.pos() - text.raw.len() - 2) as u32, s.pos() as u32));
+    }
+    Ok(filled(text))
 }
 
 fn extra<'a>(s: &mut Scanner<'a>, delta: &mut Delta<'a>, extra: Extra) -> Scan<()> {
