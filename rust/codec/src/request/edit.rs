@@ -124,13 +124,15 @@ pub fn relay<'a>(
     model: Option<&str>,
     edits: &[Edit],
 ) -> Result<(Slices<'a>, Vec<Loss>), RequestError> {
-    let Some(Scrubbed { cuts, losses }) = scrub(body, protocol)? else {
+    let Some(Scrubbed { cuts, losses, thinking_goes }) = scrub(body, protocol)? else {
         return Ok((rewrite(body, model, edits)?, Vec::new()));
     };
     let cuts = cuts.into_iter().map(|at| Patch { at, new: Vec::new() }).collect();
     // Edits may name what stands behind a cut, so they have to see the body without it.
     let cut = Slices::apply(body, cuts).to_vec();
-    let new = rewrite(&cut, model, edits)?.to_vec();
+    let gone = Edit { steps: vec!["thinking".to_owned()], value: None };
+    let edits: Vec<Edit> = thinking_goes.then_some(gone).into_iter().chain(edits.iter().cloned()).collect();
+    let new = rewrite(&cut, model, &edits)?.to_vec();
     let pieces = vec![Piece::New(0..new.len())];
     Ok((Slices { body, new, pieces }, losses))
 }

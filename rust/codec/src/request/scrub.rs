@@ -3,7 +3,8 @@
 //! 1. A wrapped continuation in such a body came from another family, for this gateway to give back there. The provider
 //!    would refuse it, so the block, item or detail that holds it goes.
 //! 2. Messages: thinking whose signature is empty was never signed; clients give it back all the same.
-//! 3. A message that held nothing else goes with it.
+//! 3. A message that held nothing else goes with it. A turn that calls tools and lost its thinking cannot be gone on from
+//!    with a budget of thinking: `thinking` goes too, if it is the last turn.
 //! 4. Every other byte stays, and a body without any of this is not walked at all.
 //!
 //! Nothing that a provider could judge itself may be taken out here.
@@ -13,6 +14,7 @@ use std::ops::Range;
 use memchr::memmem;
 
 use super::error::Res;
+use super::reader::type_of;
 use crate::event::Protocol;
 use crate::json::{Kind, Scanner};
 use crate::limits::MAX_PART_DEPTH;
@@ -23,6 +25,8 @@ use crate::text::Literal;
 pub(super) struct Scrubbed {
     pub cuts: Vec<Range<usize>>,
     pub losses: Vec<Loss>,
+    /// The body asks for a budget of thinking that its last turn no longer allows.
+    pub thinking_goes: bool,
 }
 
 /// Finds what has to go; `None` where nothing has.
@@ -37,7 +41,16 @@ pub(super) fn scrub(body: &[u8], protocol: Protocol) -> Res<Option<Scrubbed>> {
         Protocol::AnthropicMessages => ("messages", "content", &["signature", "data"]),
         _ => return Ok(None),
     };
-    let mut walk = Walk { s: Scanner::new(body), inner, slots, unsigned: signed, found: None };
+    let mut walk = Walk {
+        s: Scanner::new(body),
+        inner,
+        slots,
+        unsigned: signed,
+        found: None,
+        turn: Turn::default(),
+        last: Turn::default(),
+    };
+    let mut budget = false;
     let mut cuts = Vec::new();
     if walk.s.kind()? != Kind::Object {
         return Ok(None);
@@ -46,13 +59,20 @@ pub(super) fn scrub(body: &[u8], protocol: Protocol) -> Res<Option<Scrubbed>> {
     while let Some(key) = walk.s.key(&mut items)? {
         if key.is(list) && walk.s.kind()? == Kind::Array {
             walk.list(&mut cuts, 0)?;
+        } else if signed && key.is("thinking") {
+            budget = type_of(&Scanner::new(walk.s.skip()?))?.is_some_and(|t| t.decode() == "enabled");
         } else {
             walk.s.skip()?;
         }
     }
     let Some(slot) = walk.found else { return Ok(None) };
     let path = if inner.is_empty() { format!("{list}[].{slot}") } else { format!("{list}[].{inner}[].{slot}") };
-    Ok(Some(Scrubbed { cuts, losses: vec![Loss { path, action: LossAction::Dropped }] }))
+    let mut losses = vec![Loss { path, action: LossAction::Dropped }];
+    let thinking_goes = budget && walk.last.cut && walk.last.calls && !walk.last.thinks;
+    if thinking_goes {
+        losses.push(Loss { path: "thinking".to_owned(), action: LossAction::Dropped });
+    }
+    Ok(Some(Scrubbed { cuts, losses, thinking_goes }))
 }
 
 struct Walk<'a> {
@@ -64,6 +84,18 @@ struct Walk<'a> {
     unsigned: bool,
     /// The slot in which something was found.
     found: Option<&'static str>,
+    /// The message that is being walked, and the last of the assistant's.
+    turn: Turn,
+    last: Turn,
+}
+
+/// What a message of the assistant's holds.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    cut: bool,
+    calls: bool,
+    /// Thinking that stays.
+    thinks: bool,
 }
 
 /// What an item of a list comes to.
@@ -115,7 +147,11 @@ impl Walk<'_> {
             return Ok(Verdict::Stays);
         }
         let judged = self.inner.is_empty() || depth > 0;
-        let mut thinks = false;
+        if depth == 0 {
+            self.turn = Turn::default();
+        }
+        let mut assistant = false;
+        let mut kind: Option<Literal<'_>> = None;
         let mut slot = None;
         let mut verdict = Verdict::Stays;
         let mut members = self.s.object()?;
@@ -129,7 +165,9 @@ impl Walk<'_> {
                 }
                 self.s.skip()?;
             } else if key.is("type") && self.s.kind()? == Kind::String {
-                thinks = self.s.string()?.is("thinking");
+                kind = Some(self.s.string()?);
+            } else if depth == 0 && key.is("role") && self.s.kind()? == Kind::String {
+                assistant = self.s.string()?.is("assistant");
             } else if depth == 0 && !self.inner.is_empty() && key.is(self.inner) && self.s.kind()? == Kind::Array {
                 let all = self.list(cuts, depth + 1)?;
                 // A message of Chat has more than its details.
@@ -140,11 +178,19 @@ impl Walk<'_> {
                 self.s.skip()?;
             }
         }
+        let is = |wanted: &str| kind.is_some_and(|k| k.is(wanted));
         if let Some(slot) = slot
-            && (thinks || slot != "signature" || self.inner != "content")
+            && (is("thinking") || slot != "signature" || self.inner != "content")
         {
             self.found = Some(slot);
             verdict = Verdict::Goes;
+        }
+        if depth > 0 {
+            self.turn.cut |= verdict == Verdict::Goes;
+            self.turn.calls |= is("tool_use");
+            self.turn.thinks |= verdict == Verdict::Stays && (is("thinking") || is("redacted_thinking"));
+        } else if assistant {
+            self.last = self.turn;
         }
         Ok(verdict)
     }
@@ -159,7 +205,9 @@ mod tests {
     use super::*;
 
     fn scrubbed(body: &str, protocol: Protocol) -> String {
-        let Some(Scrubbed { cuts, losses }) = scrub(body.as_bytes(), protocol).unwrap() else { return body.to_owned() };
+        let Some(Scrubbed { cuts, losses, .. }) = scrub(body.as_bytes(), protocol).unwrap() else {
+            return body.to_owned();
+        };
         assert_eq!(losses.len(), 1);
         let mut out = String::new();
         let mut from = 0;
@@ -199,6 +247,25 @@ mod tests {
         assert_eq!(cut(call), messages(call));
         let lookalike = r#"{"type":"text","signature":"","text":"x"}"#;
         assert_eq!(cut(lookalike), messages(lookalike));
+    }
+
+    #[test]
+    fn a_budget_goes_where_the_last_turn_calls_without_its_thinking() {
+        let off = |thinking: &str, last: &str| {
+            let body = format!(
+                r#"{{"thinking":{thinking},"messages":[{{"role":"assistant","content":[{last}]}},{{"role":"user","content":"r"}}]}}"#
+            );
+            scrub(body.as_bytes(), Protocol::AnthropicMessages).unwrap().is_some_and(|s| s.thinking_goes)
+        };
+        let enabled = r#"{"budget_tokens":2000,"type":"enabled"}"#;
+        let (bad, own) =
+            (r#"{"type":"thinking","thinking":"","signature":""}"#, r#"{"type":"thinking","signature":"Eq"}"#);
+        let call = r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#;
+        assert!(off(enabled, &format!("{bad},{call}")));
+        assert!(!off(r#"{"type":"adaptive"}"#, &format!("{bad},{call}")));
+        assert!(!off(enabled, &format!("{own},{bad},{call}")));
+        assert!(!off(enabled, &format!(r#"{bad},{{"type":"text","text":"x"}}"#)));
+        assert!(!off(enabled, call));
     }
 
     #[test]
