@@ -159,6 +159,9 @@ class Request(Protocol):
     def headers(self) -> list[tuple[str, str]]:
         """All request headers, names in lower case. They hold the client's secrets: never log them."""
 
+    def headers_named(self, names: Sequence[str], prefix: str | None = None) -> list[tuple[str, str]]:
+        """Those of `headers()` with one of these names, or that begin with `prefix`."""
+
     def body(self) -> bytes:
         """The body as it came: a copy."""
 

@@ -53,6 +53,8 @@ ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 #: A name that a client sends is no longer than this: it stands in answers and logs.
 NAME_LIMIT: Final = 256
+#: Names whose place is remembered. Beyond it they are looked up again each time.
+KEPT: Final = 1024
 #: So many names are told to a client whose own was not found.
 TOLD_NAMES: Final = 20
 
@@ -143,16 +145,27 @@ class Names:
     - `providers`: the known ids.
     """
 
-    __slots__ = ("_bindings", "_exact", "_patterns", "_providers")
+    __slots__ = ("_bindings", "_exact", "_found", "_patterns", "_providers")
 
     def __init__(self, *, models: Mapping[str, str], bindings: Mapping[str, str], providers: Iterable[str]) -> None:
         self._exact = {name: target for name, target in models.items() if "*" not in name}
         self._patterns = tuple((Pattern.of(name), target) for name, target in models.items() if "*" in name)
         self._bindings = {str(parse(name) or name): target for name, target in bindings.items()}
         self._providers = frozenset(providers)
+        # What was found stays found for as long as the configuration does; clients ask for few names, again and again.
+        self._found: dict[str, Route] = {}
 
     def resolve(self, name: str) -> Route | Unresolved:
         """Look a client's `model` up."""
+        route = self._found.get(name)
+        if route is not None:
+            return route
+        found = self._resolve(name)
+        if isinstance(found, Route) and len(self._found) < KEPT:
+            self._found[name] = found
+        return found
+
+    def _resolve(self, name: str) -> Route | Unresolved:
         if len(name) > NAME_LIMIT:
             return self._unknown(name[:40] + "...")
         target = self._exact.get(name)

@@ -53,6 +53,9 @@ class FakeRequest:
     def headers(self) -> list[tuple[str, str]]:
         return list(self.sent.items())
 
+    def headers_named(self, names, prefix=None):
+        return [pair for pair in self.headers() if pair[0] in names or (prefix and pair[0].startswith(prefix))]
+
     def body(self) -> bytes:
         raise AssertionError("policy read the prompt")
 

@@ -25,20 +25,18 @@ PATHS: Final[Mapping[str, str]] = {
     "anthropic_messages": "/v1/messages",
 }
 
-_OPENAI: Final = frozenset(
-    {
-        "openai-beta",
-        "originator",
-        "session-id",
-        "thread-id",
-        "x-client-request-id",
-        "x-openai-internal-codex-responses-lite",
-    }
+_OPENAI: Final = (
+    "openai-beta",
+    "originator",
+    "session-id",
+    "thread-id",
+    "x-client-request-id",
+    "x-openai-internal-codex-responses-lite",
 )
-_PASSED: Final[Mapping[str, frozenset[str]]] = {
+_PASSED: Final[Mapping[str, tuple[str, ...]]] = {
     "openai_chat": _OPENAI,
     "openai_responses": _OPENAI,
-    "anthropic_messages": frozenset({"anthropic-version", "anthropic-beta"}),
+    "anthropic_messages": ("anthropic-version", "anthropic-beta"),
 }
 #: A header's name, as HTTP has it.
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -84,13 +82,10 @@ def passed_headers(request: Request, protocol: str) -> Headers:
     """Pick what of the client's headers its own family may see."""
     if request.protocol != protocol:
         return ()
-    allowed = _PASSED[protocol]
-    codex = protocol == "openai_responses"
-    return tuple(
-        (name, value)
-        for name, value in request.headers()
-        if name in allowed or (codex and name.startswith("x-codex-") and name not in _HELD_BACK)
-    )
+    if protocol != "openai_responses":
+        return tuple(request.headers_named(_PASSED[protocol]))
+    picked = request.headers_named(_PASSED[protocol], "x-codex-")
+    return tuple(pair for pair in picked if pair[0] not in _HELD_BACK)
 
 
 def language_model(
@@ -119,14 +114,17 @@ def language_model(
         target_flags=flags,
     )
     accept = "text/event-stream" if request.stream else "application/json"
-    own = {name for name, _ in headers}
+    passed = passed_headers(request, protocol)
+    if headers:
+        own = {name for name, _ in headers}
+        passed = tuple(pair for pair in passed if pair[0] not in own)
     return PreparedRequest(
         url=endpoint(runtime.base_url, protocol),
         headers=(
             ("content-type", "application/json"),
             ("accept", accept),
             *headers,
-            *((name, value) for name, value in passed_headers(request, protocol) if name not in own),
+            *passed,
         ),
         body=body,
         protocol=protocol,

@@ -142,6 +142,9 @@ class _LibraryRequest:
     def headers(self) -> list[tuple[str, str]]:
         return []
 
+    def headers_named(self, _names: Sequence[str], _prefix: str | None = None) -> list[tuple[str, str]]:
+        return []
+
     def body(self) -> bytes:
         return self._raw
 

@@ -229,8 +229,7 @@ impl Connection {
                 }
             }
         };
-        let request = Arc::new(ClientRequest::new(id, &head, self.peer, facts, bytes));
-        drop(head);
+        let request = Arc::new(ClientRequest::new(id, head, self.peer, facts, bytes));
         let exchange = Exchange {
             worker: Rc::clone(&self.worker),
             client: &mut self.client,

@@ -48,6 +48,10 @@ pub const HELD: usize = 64 << 10;
 /// A whole answer commits when this much of it came.
 pub const HELD_WHOLE: usize = 1 << 20;
 
+/// An answer that is collected before it is given (a stream for a client that wants it whole) may have as many bytes on
+/// its wire: as many as the codec takes of one body. Beyond it the attempt has failed.
+pub const WHOLE_MOST: u64 = headrace_codec::limits::MAX_BODY as u64;
+
 /// A streamed answer commits this long after a successful upstream head.
 pub const COMMIT_AFTER: Duration = Duration::from_secs(10);
 

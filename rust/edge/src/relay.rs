@@ -12,6 +12,7 @@ use std::future::poll_fn;
 use std::mem::take;
 use std::task::{Context, Poll};
 
+use headrace_codec::ErrorKind;
 use headrace_codec::event::ErrorPhase;
 use headrace_codec::pipeline::End;
 use headrace_http1::BodyKind;
@@ -235,6 +236,8 @@ impl Run<'_> {
             self.finish(End::Eof, None);
         } else if answer.wants_commit() {
             self.commit(false);
+        } else if !answer.streams && !answer.committed && answer.reading.bytes > limits::WHOLE_MOST {
+            self.finish(End::Reset, None);
         }
     }
 
@@ -279,7 +282,7 @@ impl Run<'_> {
         if gone {
             self.over = Some(Outcome::Gone);
         } else if !answer.committed {
-            if answer.reading.tally.error.is_some() {
+            if answer.reading.tally.error.is_some() || matches!(answer.reading.kind, Kind::Failure) {
                 self.fail(failure);
             } else {
                 self.commit(true);
@@ -312,7 +315,9 @@ impl Run<'_> {
     /// The answer failed before anything of it had reached the client.
     fn fail(&mut self, failure: Option<&KernelFailure>) {
         let Some(answer) = &mut self.answer else { return };
-        let Some(mut error) = answer.reading.tally.error.take() else { return };
+        let mut error = answer.reading.tally.error.take().unwrap_or_else(|| {
+            OwnedError::new(ErrorKind::Unknown, ErrorPhase::Head, "the provider's answer says nothing that is known")
+        });
         if error.phase == ErrorPhase::Streaming {
             error.phase = ErrorPhase::BeforeCommit;
         }

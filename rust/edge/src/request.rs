@@ -182,8 +182,8 @@ impl fmt::Debug for ClientRequest {
 }
 
 impl ClientRequest {
-    pub(crate) fn new(id: String, head: &Head, peer: SocketAddr, facts: Facts, body: Vec<u8>) -> ClientRequest {
-        let Head { method, path, query, headers, operation, protocol } = head.clone();
+    pub(crate) fn new(id: String, head: Head, peer: SocketAddr, facts: Facts, body: Vec<u8>) -> ClientRequest {
+        let Head { method, path, query, headers, operation, protocol } = head;
         ClientRequest {
             id,
             method,
@@ -223,7 +223,6 @@ impl ClientRequest {
 }
 
 /// A head that goes to the policy, kept while its body is read.
-#[derive(Clone)]
 pub(crate) struct Head {
     pub method: String,
     pub path: String,

@@ -394,3 +394,17 @@ data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text
         assert_eq!(policy.settled(0).error.unwrap().kind, ErrorKind::StreamInterrupted);
     }
 }
+
+#[test]
+fn a_stream_without_end_is_not_collected_for_ever() {
+    let comments = bytes::Bytes::from(format!(": {}\n", "x".repeat((1 << 20) - 3)).into_bytes());
+    let endless = (0..80).fold(Reply::stream().framing(Framing::Close), |reply, _| reply.data(comments.clone()));
+    let up = Upstream::start(Script::always(endless.play(Play::Stall).end())).unwrap();
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| normalised(&url, request, Protocol::OpenaiChat));
+    let edge = start(&policy);
+    let answer = Client::to(edge.address()).send(chat(false)).answer();
+    assert_eq!(answer.status, 502);
+    assert_eq!(policy.look(|n| n.failures.len()), 1);
+    assert!(up.wait(LIMIT, |f| f.connections[0].closed_by_client));
+}

@@ -14,6 +14,7 @@ use headrace_edge::request::Recipe;
 use headrace_edge::{ClientRequest, Operation, Reply};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::events;
@@ -155,6 +156,16 @@ impl RequestRef {
     /// All headers, names in lower case.
     fn headers(&self) -> Vec<(&str, String)> {
         self.request.headers.iter().map(|(name, value)| (name.as_str(), lossy(value))).collect()
+    }
+
+    /// The headers of these names (in lower case), and those that begin with `prefix`.
+    #[pyo3(signature = (names, prefix=None))]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes the names for this call")]
+    fn headers_named(&self, names: Vec<PyBackedStr>, prefix: Option<&str>) -> Vec<(&str, String)> {
+        let wanted =
+            |name: &str| names.iter().any(|n| **n == *name) || prefix.is_some_and(|prefix| name.starts_with(prefix));
+        let headers = self.request.headers.iter().filter(|(name, _)| wanted(name));
+        headers.map(|(name, value)| (name.as_str(), lossy(value))).collect()
     }
 
     /// A copy of the body as it came.
