@@ -12,6 +12,10 @@ pub const MAX_DEPTH: usize = 1024;
 /// Beyond it the stream ends with `stream_interrupted`.
 pub const MAX_FRAME: usize = 64 << 20;
 
+/// Largest buffer of a framing that is kept for the next frame, in bytes: a few deltas. A larger one is let go, so that one image
+/// does not cost its size for the rest of an open stream.
+pub const KEPT_BUFFER: usize = 8 << 10;
+
 /// Largest whole JSON body (a request without streaming), in bytes: as for a frame.
 pub const MAX_BODY: usize = 64 << 20;
 
@@ -26,8 +30,8 @@ pub const MAX_BLOCKS: usize = 65_536;
 /// whoever interleaves them and keeps a search among them short. Beyond it: `stream_interrupted`.
 pub const MAX_OPEN_BLOCKS: usize = 1024;
 
-/// Text kept of one tool call's arguments, in bytes: the frame bound again, since a call may come in one frame.
-/// Beyond it the call is malformed and the stream ends.
+/// Text kept of the arguments and state of all tool calls of a response, and of its reasoning details, in bytes: the frame bound
+/// again, since they may come in one frame. Beyond it the call is malformed, or the stream interrupted, and ends.
 pub const MAX_ARGUMENTS: usize = 64 << 20;
 
 /// Longest name or id that is kept (tool name, call id, response id, model), in bytes.

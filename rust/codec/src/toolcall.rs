@@ -276,6 +276,14 @@ impl Calls {
         if self.bytes > MAX_ARGUMENTS { Err(Excess::Arguments) } else { Ok(true) }
     }
 
+    /// Keeps opaque state of a call, in the place of what it had.
+    pub fn sign(&mut self, call: u32, form: ContinuationForm, data: String) -> Result<(), Excess> {
+        let call = &mut self.list[call as usize];
+        self.bytes = self.bytes - call.signature.as_ref().map_or(0, |(_, before)| before.len()) + data.len();
+        call.signature = Some((form, data));
+        if self.bytes > MAX_ARGUMENTS { Err(Excess::Arguments) } else { Ok(()) }
+    }
+
     /// Puts the whole text in the place of what came before.
     pub fn replace(&mut self, call: u32, offset: u64, text: &str) -> Result<bool, Excess> {
         let call = &mut self.list[call as usize];

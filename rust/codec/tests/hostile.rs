@@ -169,6 +169,21 @@ fn one_event_of_many_data_lines() {
     linear(many_lines, 5_000, 64);
 }
 
+fn details(count: usize) -> String {
+    let piece = r#"{"reasoning_details":[{"type":"reasoning.text","text":"tide ","index":0}]}"#;
+    chunk(piece).repeat(count) + &end("stop")
+}
+
+#[test]
+fn reasoning_details_are_joined_once_and_bounded() {
+    let (sink, _) = run(details(20_000).as_bytes(), 4096);
+    assert_eq!((sink.events, sink.last.as_str()), (1 + 20_000 + 1 + 1, "stop"));
+    linear(details, 1_000, 4096);
+    let big = format!(r#"{{"reasoning_details":[{{"type":"reasoning.encrypted","data":"{}"}}]}}"#, "x".repeat(5 << 20));
+    let (sink, _) = run((chunk(&big).repeat(20) + &end("stop")).as_bytes(), 1 << 20);
+    assert_eq!(sink.last, "stream_interrupted");
+}
+
 #[test]
 fn a_body_that_never_says_what_it_is_ends() {
     let (mut decoder, mut sink) = (Decoder::new(DecoderConfig::new(Protocol::OpenaiChat)), Count::default());

@@ -13,6 +13,8 @@ pub mod sniff;
 pub mod sse;
 pub mod ws;
 
+use crate::limits::KEPT_BUFFER;
+
 /// One frame. `start` and `end` bound its bytes in the body: frames follow each other without a gap, so comments
 /// and blank lines belong to the frame after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,15 @@ pub struct Frame<'a> {
 /// A frame is longer than may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
+
+/// Empties a buffer, and lets go of one that a rare large frame has blown up.
+fn clear(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > KEPT_BUFFER {
+        *buffer = Vec::new();
+    } else {
+        buffer.clear();
+    }
+}
 
 /// Takes frames; `false` ends it: no further frame is wanted.
 pub type Each<'e> = &'e mut dyn FnMut(Frame<'_>) -> bool;

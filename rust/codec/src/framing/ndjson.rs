@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{Each, Frame, TooLong};
+use super::{Each, Frame, TooLong, clear};
 use crate::limits::MAX_FRAME;
 
 /// The state between two reads.
@@ -28,8 +28,11 @@ impl Ndjson {
                 self.give(line, line_start, end, each)
             } else {
                 self.keep(line, line_start)?;
-                let kept = std::mem::take(&mut self.line);
-                self.give(&kept, self.line_start, end, each)
+                let mut kept = std::mem::take(&mut self.line);
+                let more = self.give(&kept, self.line_start, end, each);
+                clear(&mut kept);
+                self.line = kept;
+                more
             };
             if !more {
                 return Ok(());

@@ -12,7 +12,7 @@
 
 use memchr::memchr2;
 
-use super::{Each, Frame, TooLong};
+use super::{Each, Frame, TooLong, clear};
 use crate::json::Scanner;
 use crate::limits::{MAX_FRAME, MAX_NAME};
 
@@ -188,7 +188,7 @@ impl Sse {
             }
             Line::Ignored => {}
         }
-        line.clear();
+        clear(&mut line);
         self.line = line;
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Sse {
         let name = if self.name.is_empty() { &b"message"[..] } else { &self.name };
         let more = each(Frame { name, data, offset, start, end });
         self.name.clear();
-        self.data.clear();
+        clear(&mut self.data);
         self.skip = 0;
         self.data_lines = 0;
         more

@@ -10,12 +10,15 @@
 
 use crate::event::ReasoningKind;
 use crate::json::{Scan, Scanner};
+use crate::limits::MAX_ARGUMENTS;
 use crate::text::{Literal, Text};
 
 /// The items that wait to be given out.
 #[derive(Debug, Default)]
 pub struct Details {
     items: Vec<Item>,
+    /// What they take, about.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -44,6 +47,12 @@ struct Entry<'a> {
 }
 
 impl Details {
+    /// Whether more is waiting than a response may have.
+    #[must_use]
+    pub fn is_too_much(&self) -> bool {
+        self.bytes > MAX_ARGUMENTS
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -69,6 +78,7 @@ impl Details {
 
     /// The items as one JSON list; none are left.
     pub fn give(&mut self) -> Vec<u8> {
+        self.bytes = 0;
         let mut out = vec![b'['];
         for item in self.items.drain(..) {
             if out.len() > 1 {
@@ -102,6 +112,7 @@ impl Details {
             last.key.0 == entry.kind && last.key.1 == entry.index && last.text.is_some() && entry.text.is_some()
         });
         let Some(item) = same else {
+            self.bytes += 2 * raw.len() + size_of::<Item>();
             let mut text = None;
             if let Some((name, piece)) = entry.text {
                 let mut bytes = Vec::new();
@@ -127,6 +138,7 @@ impl Details {
                 entry.text = Some((name, piece));
             }
             Text::Literal(piece).push_json(text);
+            self.bytes += piece.raw.len();
         }
         // An empty signature is a place kept for one.
         if let Some(signature) = entry.signature.filter(|s| !s.raw.is_empty() || item.signature.is_none()) {

@@ -359,7 +359,9 @@ impl Out<'_> {
 
     /// Opaque state that belongs to a call: given out directly before its intent (rule R3g).
     pub fn call_sign(&mut self, number: u32, form: ContinuationForm, data: Text<'_>) {
-        self.response.calls.call(number).signature = Some((form, data.decode().into_owned()));
+        if let Err(excess) = self.response.calls.sign(number, form, data.decode().into_owned()) {
+            self.exceeded(excess);
+        }
     }
 
     /// The provider ended this call: an intent, or a malformed call that is the error at the end (rules R6, R11).

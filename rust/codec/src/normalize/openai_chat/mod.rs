@@ -136,6 +136,9 @@ impl OpenaiChat {
                     out.reasoning(REASONING, kind, text);
                 }
             })?;
+            if self.details.is_too_much() {
+                out.interrupted("more reasoning details than a response may have");
+            }
         }
         match delta.content {
             Content::None => {}
