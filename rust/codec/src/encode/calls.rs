@@ -48,6 +48,8 @@ pub(super) struct Call {
     pub state: State,
     /// The caller's own number for it, set at the opening.
     pub slot: usize,
+    /// What the caller's events of more text begin with, once it was needed.
+    pub head: Vec<u8>,
 }
 
 /// What a delta or an intent leaves to be told.
@@ -212,6 +214,7 @@ impl Calls {
                 fresh: 0,
                 state: State::Seen,
                 slot: 0,
+                head: Vec::new(),
             });
         }
         let call = &mut self.list[at];

@@ -170,6 +170,7 @@ pub(super) fn code_points(text: Text<'_>) -> u64 {
     match text {
         Text::Plain(s) => s.chars().count() as u64,
         Text::Literal(l) if !l.escaped && l.ascii => l.raw.len() as u64,
+        Text::Literal(l) if l.ascii => escaped_code_points(l.raw),
         Text::Literal(l) => match std::str::from_utf8(l.raw) {
             Ok(_) => escaped_code_points(l.raw),
             Err(_) => l.decode().chars().count() as u64,

@@ -3,7 +3,9 @@
 //! The vendor ends a truncated call with a done item of the status `incomplete`. Codex runs that (tried with 0.171.0: what a
 //! done item says it does, and it looks at no status), so it is told only in the output of the terminal.
 
-use super::{END, Responses, Shared, State, Step, begin, put, put_place, put_str};
+use super::{
+    ARGUMENTS_DELTA, END, INPUT_DELTA, Responses, Shared, State, Step, begin, delta_place, put, put_place, put_str,
+};
 use crate::encode::calls::Call;
 use crate::encode::openai_responses::items::CallItem;
 use crate::event::CallKind;
@@ -35,13 +37,15 @@ impl Responses {
         }
         let Some(call) = self.calls.call(number) else { return };
         if !call.rest().is_empty() {
-            let name = match call.kind {
-                CallKind::Function => "response.function_call_arguments.delta",
-                CallKind::Custom => "response.custom_tool_call_input.delta",
+            let head = match call.kind {
+                CallKind::Function => ARGUMENTS_DELTA,
+                CallKind::Custom => INPUT_DELTA,
             };
-            if begin(shared, &mut self.seq, out, name) {
-                put_place(out, &item_id(shared, call), call.slot, None);
-                put(out, ",\"delta\":\"");
+            if begin(shared, &mut self.seq, out, head) {
+                if call.head.is_empty() {
+                    call.head = delta_place(&item_id(shared, call), call.slot, None);
+                }
+                out.extend_from_slice(&call.head);
                 match delta {
                     Some(delta) if call.only_newest() => delta.push_json(out),
                     _ => Text::from(call.rest()).push_json(out),

@@ -24,6 +24,8 @@ pub(super) struct Part {
     /// The event's own number of the block.
     pub block: u32,
     pub refusal: bool,
+    /// What its deltas have between their number and their text.
+    pub place: Vec<u8>,
     /// The inside of a JSON string.
     pub text: Vec<u8>,
     /// JSON of the annotations.
@@ -59,7 +61,7 @@ impl Message {
 
 impl Part {
     pub fn new(block: u32, refusal: bool) -> Part {
-        Part { block, refusal, text: Vec::new(), annotations: Vec::new(), annotated: 0 }
+        Part { block, refusal, place: Vec::new(), text: Vec::new(), annotations: Vec::new(), annotated: 0 }
     }
 
     pub fn json(&self) -> Vec<u8> {
@@ -92,6 +94,8 @@ pub(super) struct Reasoning {
     contents: usize,
     /// What grows now: the inside of a JSON string.
     pub part: Option<(ReasoningKind, Vec<u8>)>,
+    /// What its deltas have between their number and their text.
+    pub place: Vec<u8>,
     pub encrypted: Option<String>,
 }
 
@@ -106,6 +110,7 @@ impl Reasoning {
             content: Vec::new(),
             contents: 0,
             part: None,
+            place: Vec::new(),
             encrypted: None,
         }
     }
@@ -199,6 +204,14 @@ impl CallItem<'_> {
         out.push(b'}');
         out
     }
+}
+
+/// What the deltas of one text have between their number and their text.
+pub(super) fn delta_place(id: &str, at: usize, part: Option<(&str, usize)>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(96);
+    put_place(&mut out, id, at, part);
+    put(&mut out, ",\"delta\":\"");
+    out
 }
 
 /// `item_id`, `output_index` and, for parts, the index in their list.

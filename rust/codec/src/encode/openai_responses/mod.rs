@@ -17,14 +17,14 @@ use super::annotations::{Note, Waiting, put_url_citation};
 use super::calls::{Calls, State, Step};
 use super::errors::Told;
 use super::shared::{
-    Counts, Losses, Shared, code_points, comma, demanded, list_comma, put, put_count, put_raw, put_str,
+    Counts, Losses, Shared, code_points, comma, demanded, list_comma, put, put_count, put_number, put_raw, put_str,
 };
 use super::{Continued, Outcome};
 use crate::event::{Event, HostedPhase};
 use crate::json::{Scanner, Value};
 use crate::text::{Literal, Text};
 use end::{End, put_response};
-use items::{Message, Part, Reasoning, put_place, put_reasoning_part};
+use items::{Message, Part, Reasoning, delta_place, put_place, put_reasoning_part};
 
 pub(super) struct Responses {
     seq: u64,
@@ -164,15 +164,12 @@ impl Responses {
         }
         let Open::Message(message) = &mut self.open else { return };
         let Some(part) = &mut message.part else { return };
+        let from = part.text.len();
         text.push_json(&mut part.text);
-        let place = Some((",\"content_index\":", message.count));
-        let head = begin(shared, &mut self.seq, out, if refusal { "response.refusal.delta" } else { DELTA });
-        if head {
-            put_place(out, &message.id, message.at, place);
-            put(out, ",\"delta\":\"");
-            text.push_json(out);
-            put(out, if refusal { "\"" } else { "\",\"logprobs\":[]" });
-            put(out, END);
+        if begin(shared, &mut self.seq, out, if refusal { REFUSAL_DELTA } else { TEXT_DELTA }) {
+            out.extend_from_slice(&part.place);
+            out.extend_from_slice(&part.text[from..]);
+            put(out, if refusal { "\"}\n\n" } else { "\",\"logprobs\":[]}\n\n" });
         }
     }
 
@@ -195,8 +192,9 @@ impl Responses {
             self.open = Open::Message(message);
         }
         let Open::Message(message) = &mut self.open else { return };
-        let part = Part::new(block, refusal);
+        let mut part = Part::new(block, refusal);
         let json = part.json();
+        part.place = delta_place(&message.id, message.at, Some((",\"content_index\":", message.count)));
         message.part = Some(part);
         if begin(shared, &mut self.seq, out, "response.content_part.added") {
             put_place(out, &message.id, message.at, Some((",\"content_index\":", message.count)));
@@ -382,19 +380,39 @@ impl Responses {
     }
 }
 
-const DELTA: &str = "response.output_text.delta";
 const END: &str = "}\n\n";
 
-/// Begins an event; the members follow, each with a comma before it, and then [`END`]. In a body there are no events.
+/// The event's name and the beginning of its data.
+macro_rules! head {
+    ($kind:literal) => {
+        concat!("event: ", $kind, "\ndata: {\"type\":\"", $kind, "\",\"sequence_number\":")
+    };
+}
+
+/// Events of which there are many.
+const TEXT_DELTA: &str = head!("response.output_text.delta");
+const REFUSAL_DELTA: &str = head!("response.refusal.delta");
+const SUMMARY_DELTA: &str = head!("response.reasoning_summary_text.delta");
+const REASONING_DELTA: &str = head!("response.reasoning_text.delta");
+const ARGUMENTS_DELTA: &str = head!("response.function_call_arguments.delta");
+const INPUT_DELTA: &str = head!("response.custom_tool_call_input.delta");
+
+/// Begins an event of a kind, or of one of the heads above; the members follow, each with a comma before it, and then
+/// [`END`]. In a body there are no events.
 fn begin(shared: &Shared, seq: &mut u64, out: &mut Vec<u8>, kind: &str) -> bool {
     if !shared.stream {
         return false;
     }
-    put(out, "event: ");
-    put(out, kind);
-    put(out, "\ndata: {\"type\":\"");
-    put(out, kind);
-    put_count(out, "\",\"sequence_number\":", *seq);
+    if kind.starts_with("event: ") {
+        put(out, kind);
+    } else {
+        put(out, "event: ");
+        put(out, kind);
+        put(out, "\ndata: {\"type\":\"");
+        put(out, kind);
+        put(out, "\",\"sequence_number\":");
+    }
+    put_number(out, *seq);
     *seq += 1;
     true
 }

@@ -1,6 +1,9 @@
 //! Reasoning items and what belongs to them. Blocks that follow one another without a continuation are parts of one item.
 
-use super::{Continued, END, Open, Reasoning, Responses, Shared, begin, put, put_place, put_reasoning_part, put_str};
+use super::{
+    Continued, END, Open, REASONING_DELTA, Reasoning, Responses, SUMMARY_DELTA, Shared, begin, delta_place, put,
+    put_place, put_reasoning_part, put_str,
+};
 use crate::event::{AttachTo, Protocol, ReasoningKind};
 use crate::text::Text;
 
@@ -30,18 +33,16 @@ impl Responses {
         }
         let Open::Reasoning(item) = &mut self.open else { return };
         item.block = block;
-        let place = Some((part_key(kind), item.part_index(kind)));
-        if let Some((_, kept)) = &mut item.part {
-            text.push_json(kept);
-        }
-        let name = match kind {
-            ReasoningKind::Summary => "response.reasoning_summary_text.delta",
-            ReasoningKind::Raw => "response.reasoning_text.delta",
+        let Some((_, kept)) = &mut item.part else { return };
+        let from = kept.len();
+        text.push_json(kept);
+        let head = match kind {
+            ReasoningKind::Summary => SUMMARY_DELTA,
+            ReasoningKind::Raw => REASONING_DELTA,
         };
-        if begin(shared, &mut self.seq, out, name) {
-            put_place(out, &item.id, item.at, place);
-            put(out, ",\"delta\":\"");
-            text.push_json(out);
+        if begin(shared, &mut self.seq, out, head) {
+            out.extend_from_slice(&item.place);
+            out.extend_from_slice(&kept[from..]);
             out.push(b'"');
             put(out, END);
         }
@@ -64,6 +65,7 @@ impl Responses {
         let Open::Reasoning(item) = &mut self.open else { return };
         item.part = Some((kind, Vec::new()));
         let place = Some((part_key(kind), item.part_index(kind)));
+        item.place = delta_place(&item.id, item.at, place);
         let name = match kind {
             ReasoningKind::Summary => "response.reasoning_summary_part.added",
             ReasoningKind::Raw => "response.content_part.added",
