@@ -1,0 +1,82 @@
+//! `docs/TRANSLATION.md` says what the tables say. Run with `HEADRACE_WRITE_DOCS=1` to write it anew.
+#![expect(clippy::disallowed_methods, reason = "tests may read files and the environment; the codec may not")]
+
+use std::fmt::Write;
+use std::path::Path;
+
+use headrace_codec::event::Protocol;
+use headrace_codec::request::Source;
+use headrace_codec::request::table::{self, Fate};
+
+const HEAD: &str = "\
+# Request translation
+
+What becomes of every field of a request whose client and provider speak different protocols. Written from the tables
+that the code goes by (`rust/codec/src/request/`), by the test `request_doc`; do not edit.
+
+A field is *kept* (under another name after an arrow), carried as something *near* to it, *dropped* because it is a hint,
+or *refused* with a 400 that names it because dropping it would change the meaning. What is near or dropped stands in
+the translation-loss report. Where a flag decides, it is one of the target's (`dialect` of a provider's settings).
+`null`, and an empty object, list or string that asks for nothing, are as if absent. A key that stands in no table is
+some vendor's own: dropped and reported. Within one protocol nothing is translated: bodies pass with their bytes.
+";
+
+const SOURCES: [(Source, &str); 4] = [
+    (Source::Protocol(Protocol::OpenaiChat), "OpenAI Chat Completions"),
+    (Source::Protocol(Protocol::OpenaiResponses), "OpenAI Responses"),
+    (Source::Protocol(Protocol::AnthropicMessages), "Anthropic Messages"),
+    (Source::Headrace, "The library's own request"),
+];
+const TARGETS: [(Protocol, &str); 3] = [
+    (Protocol::OpenaiChat, "Chat"),
+    (Protocol::OpenaiResponses, "Responses"),
+    (Protocol::AnthropicMessages, "Messages"),
+];
+
+fn words(fate: Fate) -> String {
+    match fate {
+        Fate::Kept => "kept".to_owned(),
+        Fate::To(name) => format!("→ `{name}`"),
+        Fate::Near(how) => format!("near: {how}"),
+        Fate::Drop(why) => format!("dropped: {why}"),
+        Fate::Refuse(why) => format!("**refused**: {why}"),
+        Fate::If(flag, "") => format!("kept with `{}`, else dropped", flag.name()),
+        Fate::If(flag, name) => format!("→ `{name}` with `{}`, else dropped", flag.name()),
+        Fate::Needs(flag, why) => format!("kept with `{}`, else **refused**: {why}", flag.name()),
+        Fate::Ours(how) => format!("not sent: {how}"),
+        Fate::By(how) => how.to_owned(),
+    }
+}
+
+fn page() -> String {
+    let mut out = HEAD.to_owned();
+    for (source, title) in SOURCES {
+        let targets: Vec<_> = TARGETS.iter().filter(|(t, _)| source != Source::Protocol(*t)).collect();
+        let names: Vec<&str> = targets.iter().map(|(_, name)| *name).collect();
+        let columns: Vec<Vec<(String, Fate)>> =
+            targets.iter().map(|(t, _)| table::rows(source, *t).collect()).collect();
+        write!(out, "\n## {title}\n\n| field | in {} |\n|---{}|\n", names.join(" | in "), "|---".repeat(names.len()))
+            .unwrap();
+        for (at, (path, _)) in columns[0].iter().enumerate() {
+            let cells: Vec<String> = columns.iter().map(|c| words(c[at].1)).collect();
+            // What is the same everywhere needs no line.
+            if cells.iter().all(|c| c.starts_with("not sent: its ")) {
+                continue;
+            }
+            writeln!(out, "| `{path}` | {} |", cells.join(" | ")).unwrap();
+        }
+    }
+    out
+}
+
+#[test]
+fn the_document_says_what_the_tables_say() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/TRANSLATION.md");
+    let page = page();
+    if std::env::var_os("HEADRACE_WRITE_DOCS").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    let said = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(said == page, "docs/TRANSLATION.md is old: run this test with HEADRACE_WRITE_DOCS=1");
+    assert!(page.lines().count() > 200);
+}
