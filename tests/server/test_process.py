@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -33,6 +34,12 @@ def until_refused(url: str) -> None:
             httpx.get(f"{url}/readyz")
         except httpx.ConnectError:
             return
+
+
+def test_it_takes_as_many_descriptors_as_it_may(tmp_path):
+    with served(tmp_path) as running:
+        soft, hard = resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE)
+        assert soft == hard == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def test_it_says_where_it_listens_and_ends_by_a_signal(tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -46,6 +48,7 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
     Raises `OSError`: the address cannot be listened on.
     """
     sys.setswitchinterval(SWITCH_S)
+    _allow_descriptors()
     demo = DemoRef.start() if any(row.kind == "demo" and row.base_url is None for row in config.providers) else None
     try:
         policy = Gateway(
@@ -133,6 +136,13 @@ class _Process:
         else:
             _say("took the new configuration")
         self._config = found
+
+
+def _allow_descriptors() -> None:
+    """Take as many descriptors as the system allows: a stream needs two, and the usual soft limit is 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # where it may not be raised, fewer streams is what there is
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _guards(config: Config) -> bool:

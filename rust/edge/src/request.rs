@@ -124,6 +124,10 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         _ => return Err(Problem::new(404, "unknown_path", "no such path on this gateway")),
     };
     guard.check(head)?;
+    if head.method == "GET" && head.path == "/v1/responses" && head.headers.has_token("upgrade", "websocket") {
+        // Codex then asks over HTTP at once; after any other refusal it tries the upgrade again first.
+        return Err(Problem::new(426, "websocket_not_supported", "this gateway speaks HTTP only; POST the request"));
+    }
     if !allow.split(", ").any(|m| m == head.method) {
         let message = format!("this path takes {allow}");
         return Err(Problem { allow: Some(allow), ..Problem::new(405, "method_not_allowed", message) });
@@ -284,6 +288,8 @@ mod tests {
         ] {
             assert_eq!(status(&format!("{start} HTTP/1.1\r\nhost: a\r\n{tail}"), &open), expected, "{start}");
         }
+        let upgrade = "GET /v1/responses HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        assert_eq!(status(upgrade, &open), 426);
         let problem = route(&head("PUT /v1/responses HTTP/1.1\r\nhost: a\r\n\r\n"), &open).unwrap_err();
         assert_eq!(problem.allow, Some("POST"));
     }
