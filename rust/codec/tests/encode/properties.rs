@@ -4,8 +4,9 @@ use headrace_codec::Protocol;
 use headrace_codec::encode::{Encoder, EncoderConfig};
 use headrace_codec::error::ErrorKind;
 use headrace_codec::event::{
-    At, AttachTo, CallKind, ContinuationForm, Event, FinishReason, HostedPhase, ReasoningKind, Usage,
+    At, AttachTo, CallKind, ContinuationForm, Event, FinishReason, HostedPhase, ReasoningKind, Sink, Usage,
 };
+use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
 use headrace_codec::text::{Literal, Text};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -163,6 +164,38 @@ fn finished_well(events: &[Owned]) -> Option<bool> {
     })
 }
 
+/// How many calls became intents before the end.
+fn proposed(events: &[Owned]) -> usize {
+    let mut calls: Vec<u32> = Vec::new();
+    for event in events {
+        match event {
+            Owned::Intent(call, ..) => calls.push(*call),
+            Owned::Finished(_) | Owned::Error(..) => break,
+            _ => {}
+        }
+    }
+    calls.sort_unstable();
+    calls.dedup();
+    calls.len()
+}
+
+/// Terminals (whether each is a finish) and intents.
+struct Count<'a> {
+    ends: &'a mut Vec<bool>,
+    intents: &'a mut Vec<u32>,
+}
+
+impl Sink for Count<'_> {
+    fn event(&mut self, _: At, event: &Event<'_>) {
+        match event {
+            Event::Finished { .. } => self.ends.push(true),
+            Event::Error(_) => self.ends.push(false),
+            Event::IntentProposed(intent) => self.intents.push(intent.call),
+            _ => {}
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -180,6 +213,15 @@ proptest! {
             Protocol::AnthropicMessages => crate::messages::check(&data),
             _ => {}
         }
+        // What our own decoder reads of it: one end, good only where the stream's is, and no call that was none.
+        let (mut ends, mut told) = (Vec::new(), Vec::new());
+        let mut decoder = Decoder::new(DecoderConfig::new(client));
+        let mut sink = Count { ends: &mut ends, intents: &mut told };
+        decoder.feed(&out, &mut sink);
+        decoder.finish(End::Eof, &mut sink);
+        prop_assert_eq!(ends.len(), 1);
+        prop_assert!(!ends[0] || well, "an error reads as a normal end");
+        prop_assert!(told.len() <= proposed(&events), "a call that was never proposed reads as one");
         for loss in encoder.losses() {
             prop_assert!(loss.path.starts_with("response."));
         }

@@ -100,7 +100,8 @@ impl Messages {
         }
         while let Open::Tool(number) = self.open {
             self.drop_unfinished(shared);
-            let is_complete = self.calls.call(number).is_some_and(|call| is_object(call.text.trim().as_bytes()));
+            let is_complete =
+                self.calls.call(number).is_some_and(|call| is_object(call.text[..call.sent].trim().as_bytes()));
             if !shared.stream {
                 // The body has no place for half an input.
                 shared.losses.dropped("response.tool_calls");

@@ -123,7 +123,7 @@ impl Messages {
             Event::IntentDelta { call, provider_call_id, name, kind, arguments_delta } => {
                 let step = self.calls.delta(*call, *provider_call_id, *name, *kind, *arguments_delta);
                 // A custom tool's text becomes an object, which is told at its end.
-                if *kind == CallKind::Function {
+                if self.calls.call(*call).is_some_and(|call| call.kind == CallKind::Function) {
                     self.step(shared, *call, step, Some(*arguments_delta), out);
                 }
             }
