@@ -459,8 +459,20 @@ fn holds(body: &[u8]) {
         }
     }
     for protocol in TARGETS {
-        let _ = inspect(body, protocol);
-        if let Ok((slices, _)) = relay(body, protocol, Some("m"), &[]) {
+        let edits = [
+            Edit::new("/stream_options/include_usage", Some(b"true")).unwrap(),
+            Edit::new("/messages", None).unwrap(),
+            Edit::new("/system", Some(b"1")).unwrap(),
+        ];
+        if let Ok(facts) = inspect(body, protocol) {
+            // What inspection knows saves a walk, and changes nothing.
+            let made = |layout| {
+                let made = relay(body, protocol, layout, Some("m"), &edits);
+                made.map(|(slices, losses)| (slices.to_vec(), losses))
+            };
+            assert_eq!(made(Some(&facts.layout)), made(None));
+        }
+        if let Ok((slices, _)) = relay(body, protocol, None, Some("m"), &[]) {
             serde_json::from_slice::<Value>(&slices.to_vec()).expect("the relayed body is JSON");
         }
     }

@@ -44,7 +44,8 @@ impl Made {
         let body = request.body().unwrap_or_default();
         let (pieces, losses): (Vec<Bytes>, Vec<Loss>) = if recipe.protocol == request.protocol {
             let whole = Bytes::from_owner(SharedBody(Arc::clone(&body)));
-            let (slices, losses) = relay(&body, recipe.protocol, Some(&recipe.model), &recipe.edits)?;
+            let layout = Some(&request.facts.layout);
+            let (slices, losses) = relay(&body, recipe.protocol, layout, Some(&recipe.model), &recipe.edits)?;
             (slices.iter().map(|piece| part_of(&whole, piece)).collect(), losses)
         } else {
             let spec = TranslateSpec {

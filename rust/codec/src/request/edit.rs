@@ -117,15 +117,17 @@ impl<'a> Slices<'a> {
 }
 
 /// A body for a provider that speaks the client's own protocol: [`rewrite`], without the opaque state of other
-/// families that the client gives back, and which only they could read.
+/// families that the client gives back, and which only they could read. `layout`: what [`inspect`](super::inspect) found
+/// in this very body, which need not be walked again then.
 pub fn relay<'a>(
     body: &'a [u8],
     protocol: Protocol,
+    layout: Option<&Layout>,
     model: Option<&str>,
     edits: &[Edit],
 ) -> Result<(Slices<'a>, Vec<Loss>), RequestError> {
     let Some(Scrubbed { cuts, losses, thinking_goes }) = scrub(body, protocol)? else {
-        return Ok((rewrite(body, model, edits)?, Vec::new()));
+        return Ok((rewritten(body, layout, model, edits)?, Vec::new()));
     };
     let cuts = cuts.into_iter().map(|at| Patch { at, new: Vec::new() }).collect();
     // Edits may name what stands behind a cut, so they have to see the body without it.
@@ -139,6 +141,15 @@ pub fn relay<'a>(
 
 /// Edits a body of the target's own protocol: `model` becomes the model's name, `edits` apply after it.
 pub fn rewrite<'a>(body: &'a [u8], model: Option<&str>, edits: &[Edit]) -> Result<Slices<'a>, RequestError> {
+    rewritten(body, None, model, edits)
+}
+
+fn rewritten<'a>(
+    body: &'a [u8],
+    layout: Option<&Layout>,
+    model: Option<&str>,
+    edits: &[Edit],
+) -> Result<Slices<'a>, RequestError> {
     let mut root = Node::default();
     if let Some(model) = model {
         let mut value = Vec::with_capacity(model.len() + 2);
@@ -156,6 +167,11 @@ pub fn rewrite<'a>(body: &'a [u8], model: Option<&str>, edits: &[Edit]) -> Resul
         return Err(RequestError::expected(String::new(), "an object"));
     }
     let mut walk = Walk { body, scanner, patches: Vec::new(), path: String::new() };
+    // Of a body that was not inspected nothing is known.
+    if let Some(layout) = layout.filter(|l| l.open > 0 && l.members.last().is_none_or(|m| m.end <= body.len())) {
+        walk.known(&root, layout)?;
+        return Ok(Slices::apply(body, walk.patches));
+    }
     walk.value(&root)?;
     if !walk.scanner.at_end() {
         return Err(trailing());
@@ -166,6 +182,23 @@ pub fn rewrite<'a>(body: &'a [u8], model: Option<&str>, edits: &[Edit]) -> Resul
 /// More than one value.
 pub(super) fn trailing() -> RequestError {
     RequestError { code: "invalid_json", ..RequestError::invalid(None, "the body goes on after its end".to_owned()) }
+}
+
+/// Where the members of a body stand, so that nobody has to walk it for an edit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Behind the opening brace.
+    pub(super) open: usize,
+    pub(super) members: Vec<Member>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    /// The key's opening quote.
+    pub key: usize,
+    /// The value, or white space before it.
+    pub value: usize,
+    pub end: usize,
 }
 
 /// Replaces or takes out `at` and puts `new` in its place.
@@ -311,11 +344,37 @@ impl<'a> Walk<'a> {
             }
             seat.end = self.scanner.pos();
         }
+        self.close(node, &seen, seat);
+        Ok(())
+    }
+
+    /// The members of the body itself, of which it is known where they stand and that none stands twice.
+    fn known(&mut self, node: &Node, layout: &Layout) -> Res<()> {
+        let mut seen = vec![false; node.children.len()];
+        let mut seat = Seat { end: layout.open, kept: false, leading: None };
+        for member in &layout.members {
+            let key = Scanner::at(self.body, member.key).string()?;
+            match node.children.iter().position(|(name, _)| key.is(name)) {
+                None => self.stays(&mut seat, member.key),
+                Some(at) => {
+                    seen[at] = true;
+                    self.scanner = Scanner::at(self.body, member.value);
+                    self.edited(&node.children[at], &mut seat, member.key)?;
+                }
+            }
+            seat.end = member.end;
+        }
+        self.close(node, &seen, seat);
+        Ok(())
+    }
+
+    /// The end of an object: what is put in and has not been seen.
+    fn close(&mut self, node: &Node, seen: &[bool], mut seat: Seat) {
         if let Some(leading) = seat.leading {
             self.patches.push(Patch { at: leading..seat.end, new: Vec::new() });
         }
         let mut new = Vec::new();
-        for ((name, child), _) in node.children.iter().zip(&seen).filter(|((_, c), seen)| !**seen && c.sets()) {
+        for ((name, child), _) in node.children.iter().zip(seen).filter(|((_, c), seen)| !**seen && c.sets()) {
             if std::mem::replace(&mut seat.kept, true) {
                 new.push(b',');
             }
@@ -326,7 +385,6 @@ impl<'a> Walk<'a> {
         if !new.is_empty() {
             self.patches.push(Patch { at: seat.end..seat.end, new });
         }
-        Ok(())
     }
 
     fn array(&mut self, node: &Node) -> Res<()> {

@@ -7,7 +7,7 @@
 //!
 //! Facts that policy does not act on must not be added.
 
-use super::edit::trailing;
+use super::edit::{Layout, Member, trailing};
 use super::error::{RequestError, Res, shown};
 use crate::event::Protocol;
 use crate::json::{Kind, Scanner};
@@ -38,6 +38,8 @@ pub struct Facts {
     pub max_tokens: Option<u64>,
     /// Messages or input items.
     pub messages: usize,
+    /// For [`relay`](super::relay).
+    pub layout: Layout,
 }
 
 /// Reads the facts of a body of `protocol`.
@@ -47,6 +49,7 @@ pub fn inspect(body: &[u8], protocol: Protocol) -> Result<Facts, RequestError> {
         return Err(RequestError::expected(String::new(), "an object"));
     }
     let mut items = look.s.object()?;
+    look.facts.layout.open = look.s.pos();
     let mut keys: Vec<Literal<'_>> = Vec::with_capacity(24);
     while let Some(key) = look.s.key(&mut items)? {
         if keys.iter().any(|k| same(*k, key)) {
@@ -56,7 +59,11 @@ pub fn inspect(body: &[u8], protocol: Protocol) -> Result<Facts, RequestError> {
             return Err(RequestError::invalid(None, format!("the body has more than {MAX_TOP_KEYS} keys")));
         }
         keys.push(key);
+        // A key's raw bytes lie in the body, one byte behind its opening quote.
+        let at = key.raw.as_ptr() as usize - body.as_ptr() as usize - 1;
+        let value = look.s.pos();
         look.member(key, protocol)?;
+        look.facts.layout.members.push(Member { key: at, value, end: look.s.pos() });
     }
     if !look.s.at_end() {
         return Err(trailing());
@@ -475,7 +482,8 @@ mod tests {
             assert_eq!((error.status, error.param.as_deref()), (400, Some(param)), "{body}");
             assert!(error.message.contains(param));
         }
-        assert_eq!(chat(r#"{"model":null,"stream":null}"#).unwrap(), Facts::default());
+        let nothing = chat(r#"{"model":null,"stream":null}"#).unwrap();
+        assert_eq!(nothing, Facts { layout: nothing.layout.clone(), ..Facts::default() });
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod reader;
 mod scrub;
 pub mod table;
 
-pub use edit::{Edit, Slices, relay, rewrite};
+pub use edit::{Edit, Layout, Slices, relay, rewrite};
 pub use error::RequestError;
 pub use flags::{Flag, TargetFlags};
 pub use ids::tool_name;
@@ -85,7 +85,7 @@ struct Target<'a> {
 /// Translates a body. Within one protocol it is relayed ([`relay`]).
 pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, RequestError> {
     if spec.source == Source::Protocol(spec.target) {
-        let (body, losses) = relay(body, spec.target, Some(spec.model), spec.edits)?;
+        let (body, losses) = relay(body, spec.target, None, Some(spec.model), spec.edits)?;
         return Ok(Translation { body: body.to_vec(), losses });
     }
     let none = |what: &str| RequestError::unsupported(String::new(), format!("nothing is translated {what}"));
