@@ -22,8 +22,9 @@ use crate::answer::{self, Manner};
 use crate::client::{Alarm, ClientSocket, Gone};
 use crate::connection::Next;
 use crate::listener::Worker;
+use crate::outcome::{Failed, Outcome};
 use crate::policy::{Answer, Decision, Failure, Plan, Policy, Refusal, Relay as Mode};
-use crate::relay::{Failed, Outcome, Relay};
+use crate::relay::Relay;
 use crate::request::{ClientRequest, Operation};
 use crate::settle::Ledger;
 use crate::terms::Terms;
@@ -143,7 +144,7 @@ impl Exchange<'_> {
                 Ok(Decision::Plan(_) | Decision::Answer(_) | Decision::Lost) => {
                     let reply = error_reply(self.request.protocol, &failed.error.as_event());
                     ledger.account.status = reply.status;
-                    self.stage(&reply, &passed(&failed));
+                    self.stage(&reply, &failed.passed());
                     return Next::Keep;
                 }
             }
@@ -161,7 +162,7 @@ impl Exchange<'_> {
 
     /// The last failure, or what the policy makes of it.
     fn tell_failure(&mut self, refusal: &Refusal, failed: &Failed, relay: Mode, ledger: &mut Ledger) {
-        let passed = passed(failed);
+        let passed = failed.passed();
         if !refusal.tell_failure {
             let reply = self.refusal(refusal);
             ledger.account.status = reply.status;
@@ -219,17 +220,6 @@ impl Exchange<'_> {
         answer::stage(self.client, self.manner, answer.status, headers, &answer.body);
         Next::Keep
     }
-}
-
-impl Failed {
-    fn unsent(error: crate::policy::OwnedError) -> Failed {
-        Failed { error, headers: Vec::new(), bytes_sent: 0, bytes_received: 0, reused_socket: false, body: None }
-    }
-}
-
-/// The failure's headers that a client may have. Limits of ours are not the vendor's, but their waiting time holds.
-fn passed(failed: &Failed) -> Vec<(&str, &str)> {
-    failed.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect()
 }
 
 /// Whole seconds until a Unix time, at least 0.

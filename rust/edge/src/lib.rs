@@ -20,6 +20,7 @@ mod exchange;
 pub mod limits;
 mod listener;
 mod mailbox;
+mod outcome;
 pub mod policy;
 mod reading;
 mod relay;

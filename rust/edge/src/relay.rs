@@ -24,36 +24,12 @@ use crate::answer::id_header;
 use crate::client::{Alarm, ClientSocket, Framing};
 use crate::limits;
 use crate::listener::Worker;
+use crate::outcome::{Failed, Outcome};
 use crate::policy::OwnedError;
 use crate::reading::{Kind, Reading};
 use crate::settle::Ledger;
 use crate::terms::Terms;
 use crate::upstream;
-
-/// How a relay ended.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// The client has a whole answer, or one that ends with an error that it can read.
-    Told,
-    /// The connection to the client is broken off: it has less than a whole answer.
-    Broken,
-    Gone,
-    /// Nothing has reached the client.
-    Failed(Box<Failed>),
-}
-
-/// An attempt that failed before its answer committed.
-#[derive(Debug)]
-pub(crate) struct Failed {
-    pub error: OwnedError,
-    /// Those that rule R18 lets pass.
-    pub headers: Vec<(String, String)>,
-    pub bytes_sent: u64,
-    pub bytes_received: u64,
-    pub reused_socket: bool,
-    /// The upstream's own words: the content type and body of its error.
-    pub body: Option<(String, Vec<u8>)>,
-}
 
 pub(crate) struct Relay<'a> {
     pub worker: &'a Worker,

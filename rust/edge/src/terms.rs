@@ -38,9 +38,10 @@ impl Terms<'_> {
         if !(200..300).contains(&head.status) {
             return Kind::Failure;
         }
-        // An upstream that streams where no stream was asked for, or the reverse, is encoded anew: the client gets
-        // what it asked for.
-        let as_asked = head.header("content-type").is_none_or(|media| is_event_stream(media) == self.stream);
+        // An upstream that says it streams where no stream was asked for, or the reverse, is encoded anew: the client
+        // gets what it asked for. Other types say nothing: vendors send streams as text or bytes, too.
+        let said = head.header("content-type").map_or("", media_type);
+        let as_asked = !said.eq_ignore_ascii_case(if self.stream { JSON } else { EVENT_STREAM });
         match self.relay {
             Relay::Opaque => Kind::Opaque,
             Relay::Verbatim if as_asked && self.stream => {
@@ -78,11 +79,12 @@ impl Terms<'_> {
         fn line<'h>(name: &'h str, value: &'h str) -> HeaderLine<'h> {
             (Cow::Borrowed(name), Cow::Borrowed(value))
         }
+        let default = if streams { EVENT_STREAM } else { JSON };
         let own = match kind {
             Kind::Events(_) => None,
-            _ => head.header("content-type"),
+            // A stream is told as one, whatever the upstream called it.
+            _ => head.header("content-type").filter(|own| !streams || media_type(own).eq_ignore_ascii_case(default)),
         };
-        let default = if streams { "text/event-stream" } else { "application/json" };
         let mut lines = vec![line("content-type", own.unwrap_or(default))];
         if streams {
             lines.extend([line("cache-control", "no-cache"), line("x-accel-buffering", "no")]);
@@ -105,8 +107,9 @@ impl Terms<'_> {
     }
 }
 
-fn is_event_stream(content_type: &str) -> bool {
-    content_type.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("text/event-stream"))
+/// A content type without its parameters.
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or("").trim()
 }
 
 /// The paths of what did not pass unchanged, as many as fit.
@@ -129,6 +132,9 @@ fn loss_header(losses: &[Loss]) -> String {
     value
 }
 
+const EVENT_STREAM: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
 #[cfg(test)]
 mod tests {
     use headrace_codec::loss::LossAction;
@@ -145,11 +151,5 @@ mod tests {
         let many: Vec<Loss> = (0..500).map(|i| loss(&format!("metadata.k{i}"))).collect();
         let value = loss_header(&many);
         assert!(value.len() <= limits::LOSS_HEADER && value.len() > limits::LOSS_HEADER - 40, "{}", value.len());
-    }
-
-    #[test]
-    fn event_streams_are_told_by_their_media_type() {
-        assert!(is_event_stream("Text/Event-Stream; charset=utf-8"));
-        assert!(!is_event_stream("application/json"));
     }
 }

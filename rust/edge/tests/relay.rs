@@ -160,6 +160,32 @@ fn a_whole_answer_where_a_stream_was_asked_for_becomes_a_stream() {
 }
 
 #[test]
+fn a_stream_by_another_name_passes_and_is_told_as_what_it_is() {
+    let body = [&chunk("x"), FINISH, DONE].concat();
+    for (said, told) in [
+        ("text/plain", "text/event-stream"),
+        ("application/octet-stream", "text/event-stream"),
+        ("text/event-stream; charset=utf-8", "text/event-stream; charset=utf-8"),
+    ] {
+        let reply = Reply::status(200).header("content-type", said).data(body.clone()).end();
+        let up = upstream(reply);
+        let url = up.url(CHAT);
+        let policy = TestPolicy::always(move |request| verbatim(&url, request));
+        let edge = start(&policy);
+        let answer = Client::to(edge.address()).send(chat(true)).answer();
+        assert_eq!((answer.text(), answer.header("content-type")), (body.as_str(), Some(told)));
+    }
+    // Where no stream was asked for the client gets none.
+    let up = upstream(stream(&[&body]));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| verbatim(&url, request));
+    let edge = start(&policy);
+    let answer = Client::to(edge.address()).send(chat(false)).answer();
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert!(answer.text().contains("\"chat.completion\""), "{}", answer.text());
+}
+
+#[test]
 fn an_http_1_0_client_reads_until_the_close() {
     let up = upstream(stream(&[&chunk("x"), FINISH, DONE]));
     let url = up.url(CHAT);
