@@ -22,7 +22,7 @@ pub fn to_str<'py>(py: Python<'py>, text: Text<'_>, scratch: &mut String) -> PyR
         Text::Literal(literal) if literal.escaped => {
             scratch.clear();
             literal.decode_into(scratch);
-            Ok(PyString::new(py, scratch))
+            if scratch.is_ascii() { from_ascii(py, scratch.as_bytes()) } else { Ok(PyString::new(py, scratch)) }
         }
         Text::Literal(literal) if literal.ascii => from_ascii(py, literal.raw),
         Text::Literal(literal) => from_utf8(py, literal),
