@@ -1,4 +1,4 @@
-"""The stub of the native module is compared with the module, and the comparison finds a difference."""
+"""The comparison of the stub with the native module finds a difference."""
 
 import shutil
 import subprocess
@@ -20,12 +20,12 @@ def stubtest(folder):
     )
 
 
-def test_a_wrong_stub_is_found_and_the_right_one_passes(root, tmp_path):
+def test_a_wrong_stub_is_found(root, tmp_path):
+    """That the right one passes is a part of `make check`."""
     shutil.copytree(root / "python/headrace", tmp_path / "headrace", ignore=shutil.ignore_patterns("__pycache__"))
-    right = stubtest(tmp_path)
-    assert right.returncode == 0, right.stdout + right.stderr
     stub = tmp_path / "headrace/_core.pyi"
     stub.write_text(stub.read_text(encoding="utf-8").replace("def seq(self)", "def sequence(self)"), encoding="utf-8")
     wrong = stubtest(tmp_path)
     assert wrong.returncode != 0
     assert "seq" in wrong.stdout
+    assert "filter_response_headers" not in wrong.stdout
