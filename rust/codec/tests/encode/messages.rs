@@ -215,7 +215,13 @@ fn the_first_call_streams_while_the_next_waits() {
 
 #[test]
 fn a_truncated_call_keeps_its_block_open() {
-    for reason in [FinishReason::Length, FinishReason::Stop, FinishReason::ToolIntents] {
+    for (reason, told) in [
+        (FinishReason::Length, "max_tokens"),
+        (FinishReason::Stop, "max_tokens"),
+        (FinishReason::ToolIntents, "max_tokens"),
+        (FinishReason::Refusal, "refusal"),
+        (FinishReason::ContentFilter, "refusal"),
+    ] {
         let input = [
             text(0, "a"),
             delta(0, Some("x"), Some("f"), "{\"a\":"),
@@ -225,12 +231,9 @@ fn a_truncated_call_keeps_its_block_open() {
         let events = events_of(messages(), &input);
         let stops = events.iter().filter(|e| e["type"] == "content_block_stop").count();
         assert_eq!(stops, 1, "only the text ends");
-        assert_eq!(events[events.len() - 2]["delta"]["stop_reason"], "max_tokens");
+        assert_eq!(events[events.len() - 2]["delta"]["stop_reason"], told);
         let body = body(messages(), &input);
-        assert_eq!(
-            (&body["content"], &body["stop_reason"]),
-            (&json!([{"type": "text", "text": "a"}]), &json!("max_tokens"))
-        );
+        assert_eq!((&body["content"], &body["stop_reason"]), (&json!([{"type": "text", "text": "a"}]), &json!(told)));
         assert!(lost(messages(), &input).contains(&"dropped response.tool_calls".to_owned()));
     }
 }

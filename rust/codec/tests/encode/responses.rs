@@ -413,12 +413,13 @@ fn ends_are_those_that_clients_know() {
         (finished(R::Pause), "incomplete", json!({"reason": "max_output_tokens"})),
         (finished(R::ContentFilter), "incomplete", json!({"reason": "content_filter"})),
         (finished(R::Refusal), "incomplete", json!({"reason": "content_filter"})),
-        (steered, "incomplete", json!({"reason": "steered"})),
+        (steered.clone(), "incomplete", json!({"reason": "steered"})),
     ] {
         let response = body(responses(), &[text(0, "a"), end]);
         assert_eq!((&response["status"], &response["incomplete_details"]), (&json!(status), &why));
     }
     assert_eq!(body(responses(), &[finished(R::Other)])["status"], "failed");
+    assert_eq!(body(responses(), &[steered])["status"], "incomplete");
 }
 
 #[test]

@@ -21,7 +21,9 @@ impl Messages {
         }
         self.start(shared, out);
         let reason = match reason {
-            _ if self.calls.unfinished() && reason != FinishReason::ContentFilter => "max_tokens",
+            _ if self.calls.unfinished() && !matches!(reason, FinishReason::ContentFilter | FinishReason::Refusal) => {
+                "max_tokens"
+            }
             FinishReason::Stop if shared.native() && raw.is_some_and(|r| r.is("stop_sequence")) => "stop_sequence",
             FinishReason::Stop => "end_turn",
             FinishReason::ToolIntents => "tool_use",

@@ -4,7 +4,7 @@
 //!    position as index; nothing is sent inside of a block that is not its own.
 //! 2. A tool block stays open until its call is an intent: `content_block_stop` is what makes a call complete
 //!    here. Whatever comes meanwhile waits in order. A truncated call keeps its block open, as the
-//!    vendor does, and the message ends with `max_tokens`.
+//!    vendor does, and the message ends with `max_tokens`, or with the `refusal` that cut it.
 //! 3. `message_start` goes out with the first event that a client sees, so that counts known by then stand in it;
 //!    `message_delta` has the final ones, which overwrite. The three parts of the input do not overlap here.
 //! 4. Thinking without a signature is sent unsigned: a signature is never made up. The losses say so.

@@ -70,7 +70,7 @@ impl Responses {
             self.emit(shared, out, "response.audio.done", |_| {});
         }
         // A reason that nobody knows and nothing to show for it is no answer.
-        if reason == FinishReason::Other && self.items.is_empty() {
+        if reason == FinishReason::Other && matches!(end, End::Completed) && self.items.is_empty() {
             let told = Told::of_kind(ErrorKind::Unknown);
             return self.terminal(shared, &End::Failed(&told), out);
         }
