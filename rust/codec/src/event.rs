@@ -510,11 +510,22 @@ pub trait Sink {
     fn event(&mut self, at: At, event: &Event<'_>);
 
     /// A frame ended: its bytes are `start..end` of the decoded body, terminator included. Called after the
-    /// frame's events. `usage_only` marks the Chat chunk that holds a usage and no choice: the one frame that
-    /// a verbatim relay may take out, where the gateway itself had asked for it.
-    fn frame(&mut self, start: u64, end: u64, usage_only: bool) {
-        let _ = (start, end, usage_only);
+    /// frame's events.
+    fn frame(&mut self, start: u64, end: u64, mark: FrameMark) {
+        let _ = (start, end, mark);
     }
+}
+
+/// What a verbatim relay has to know of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameMark {
+    #[default]
+    Plain,
+    /// The Chat chunk that holds a usage and no choice: it may be taken out where the gateway itself had asked for it.
+    UsageOnly,
+    /// The response failed here by the decoder's word and not by the provider's own: whoever gets this frame may
+    /// take it for a normal end.
+    Broken,
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
@@ -522,8 +533,8 @@ impl<S: Sink + ?Sized> Sink for &mut S {
         (**self).event(at, event);
     }
 
-    fn frame(&mut self, start: u64, end: u64, usage_only: bool) {
-        (**self).frame(start, end, usage_only);
+    fn frame(&mut self, start: u64, end: u64, mark: FrameMark) {
+        (**self).frame(start, end, mark);
     }
 }
 

@@ -273,8 +273,8 @@ fn deliver(
             None => unsupported(&mut out),
         }
     }
-    let usage_only = response.take_usage_only();
-    sink.frame(frame.start, frame.end, usage_only);
+    let mark = response.take_mark();
+    sink.frame(frame.start, frame.end, mark);
     !response.is_done()
 }
 
@@ -340,8 +340,8 @@ fn whole_body(
         // How the body was cut says more.
         Err(_) => return,
     }
-    let usage_only = response.take_usage_only();
-    sink.frame(0, read, usage_only);
+    let mark = response.take_mark();
+    sink.frame(0, read, mark);
 }
 
 /// The objects of a payload that is a row of whole JSON values, or lists of objects.

@@ -39,7 +39,7 @@ impl Sink for Digest {
         self.hash = hash(self.hash, &self.line);
     }
 
-    fn frame(&mut self, start: u64, end: u64, _usage_only: bool) {
+    fn frame(&mut self, start: u64, end: u64, _mark: headrace_codec::event::FrameMark) {
         assert_eq!(start, self.framed, "frames leave no gap");
         assert!(end >= start);
         self.framed = end;

@@ -4,12 +4,13 @@
 //!    passes as it comes. One kind of event may be taken out: the usage chunk that the gateway itself asked for.
 //! 2. Normalised: events go on, encoded anew; one read makes one piece.
 //! 3. What is learned (usage, intents, finish, error) is the same in both.
-//! 4. After the terminal event nothing goes on.
+//! 4. After the terminal event nothing goes on. An event at which the answer breaks, by our reading alone, does not go
+//!    on either: a client could take it for a normal end.
 //!
 //! No socket and no clock may be added here.
 
 use headrace_codec::encode::{Encoder, keep_alive};
-use headrace_codec::event::{ErrorPhase, FinishReason, Usage};
+use headrace_codec::event::{ErrorPhase, FinishReason, FrameMark, Usage};
 use headrace_codec::loss::Loss;
 use headrace_codec::pipeline::{Decoder, End};
 use headrace_codec::{At, ErrorKind, Event, Protocol, Sink};
@@ -53,6 +54,11 @@ impl Tally {
             _ => {}
         }
     }
+
+    /// It failed, and nothing that a verbatim relay passes says so.
+    pub(crate) fn breaks_off(&self) -> bool {
+        self.error.is_some() && !self.error_framed
+    }
 }
 
 fn counts(usage: &Usage<'_>) -> Counts {
@@ -90,12 +96,14 @@ impl Frames {
         self.passing = false;
     }
 
-    /// Shows `emit` what may go on of `held` and `bytes`, which were just fed, and holds the rest.
-    fn release(&mut self, bytes: &[u8], last: bool, emit: &mut Emit<'_>) {
+    /// Shows `emit` what may go on of `held` and `bytes`, which were just fed, and holds the rest. Of a stream that
+    /// is over nothing is held.
+    fn release(&mut self, bytes: &[u8], now: Now, emit: &mut Emit<'_>) {
+        let last = now == Now::Ended;
         let base = self.fed;
         self.fed += bytes.len() as u64;
         let mut until = self.whole.max(self.released);
-        if !last && (self.passing || self.fed - until > limits::HELD as u64) {
+        if now == Now::Going && (self.passing || self.fed - until > limits::HELD as u64) {
             self.passing = true;
             until = self.fed;
         }
@@ -127,7 +135,7 @@ impl Frames {
         } else {
             self.held.drain(..used);
         }
-        if !last {
+        if now == Now::Going {
             self.held.extend_from_slice(slice(bytes, base, until, self.fed));
         }
         self.released = until;
@@ -136,8 +144,18 @@ impl Frames {
     /// All that is held, for a body that ended well.
     fn release_rest(&mut self, emit: &mut Emit<'_>) {
         self.whole = self.fed;
-        self.release(&[], true, emit);
+        self.release(&[], Now::Ended, emit);
     }
+}
+
+/// Where a verbatim stream stands after a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Now {
+    Going,
+    /// It ended, well or with an error of the provider's own.
+    Ended,
+    /// It broke at an event that does not say so: that one does not pass, and the client is still to be told.
+    Broken,
 }
 
 /// The part of `bytes`, which start at offset `base`, that lies in `from..to`.
@@ -227,7 +245,14 @@ impl Reading {
             self.tally.error.get_or_insert(error);
         }
         match &mut self.kind {
-            Kind::Frames(frames) => frames.release(bytes, last, emit),
+            Kind::Frames(frames) => {
+                let now = match (last, self.tally.breaks_off()) {
+                    (false, _) => Now::Going,
+                    (true, true) => Now::Broken,
+                    (true, false) => Now::Ended,
+                };
+                frames.release(bytes, now, emit);
+            }
             Kind::Body | Kind::Opaque => emit(&[bytes], false),
             Kind::Events(encoder) => {
                 if last {
@@ -252,7 +277,7 @@ impl Reading {
         let well = self.tally.error.is_none();
         match &mut self.kind {
             Kind::Frames(frames) if well => frames.release_rest(emit),
-            Kind::Frames(frames) if self.tally.error_framed => frames.release(&[], true, emit),
+            Kind::Frames(frames) if self.tally.error_framed => frames.release(&[], Now::Ended, emit),
             Kind::Body if well => emit(&[], true),
             Kind::Events(encoder) => {
                 encoder.finish(scratch);
@@ -296,11 +321,14 @@ impl Sink for Ear<'_> {
         }
     }
 
-    fn frame(&mut self, start: u64, end: u64, usage_only: bool) {
+    fn frame(&mut self, start: u64, end: u64, mark: FrameMark) {
+        if mark == FrameMark::Broken {
+            return;
+        }
         self.tally.frames += 1;
         self.tally.error_framed |= self.tally.error.is_some();
         if let Kind::Frames(frames) = self.kind {
-            frames.frame(start, end, usage_only);
+            frames.frame(start, end, mark == FrameMark::UsageOnly);
         }
     }
 }
@@ -322,7 +350,7 @@ mod tests {
                 frames.frame(start, end, usage);
             }
             let mut out = String::new();
-            frames.release(bytes.as_bytes(), false, &mut |pieces, _| {
+            frames.release(bytes.as_bytes(), Now::Going, &mut |pieces, _| {
                 out.push_str(std::str::from_utf8(&pieces.concat()).unwrap());
             });
             all.push(out);
@@ -348,6 +376,20 @@ mod tests {
         assert_eq!(out, ["", "aaacc", ""]);
         let mut kept = Frames::default();
         assert_eq!(run(&mut kept, &[("aabb", &[(0, 2, false), (2, 4, true)])]), ["aabb"]);
+    }
+
+    #[test]
+    fn of_a_stream_that_broke_only_whole_events_go_on_and_nothing_is_held() {
+        let mut frames = Frames::default();
+        assert_eq!(run(&mut frames, &[("abc", &[(0, 2, false)])]), ["ab"]);
+        let (mut out, mut ended) = (Vec::new(), false);
+        frames.frame(2, 4, false);
+        let long = "x".repeat(limits::HELD * 2);
+        frames.release(format!("d{long}").as_bytes(), Now::Broken, &mut |pieces, last| {
+            out.extend(pieces.concat());
+            ended |= last;
+        });
+        assert_eq!((out.as_slice(), ended, frames.held.len()), (&b"cd"[..], false, 0));
     }
 
     #[test]

@@ -220,7 +220,9 @@ impl Run<'_> {
     /// The terminal event came, and all that goes to the client was emitted.
     fn conclude(&mut self, end: bool) {
         let Some(answer) = &self.answer else { return };
-        if answer.committed {
+        if answer.committed && matches!(answer.reading.kind, Kind::Frames(_)) && answer.reading.tally.breaks_off() {
+            self.tell_cut();
+        } else if answer.committed {
             self.over = Some(Outcome::Told);
         } else if answer.reading.tally.error.is_some() {
             self.fail(None);

@@ -216,6 +216,36 @@ fn cut_at_every_byte_a_normalised_stream_ends_with_an_error_in_each_client_proto
 }
 
 #[test]
+fn a_verbatim_stream_that_breaks_at_a_whole_event_ends_with_an_error_in_its_place() {
+    let call = r#"data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{]"}}]},"finish_reason":null}]}"#;
+    let told = "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"overloaded_error\",\"code\":529}}\n\n";
+    for (rest, passed, kind) in [
+        // The end mark, and no reason before it.
+        (DONE.to_owned(), 0, ErrorKind::StreamInterrupted),
+        ([&chunk("two"), DONE].concat(), chunk("two").len(), ErrorKind::StreamInterrupted),
+        // No JSON.
+        ("data: {]\n\ndata: [DONE]\n\n".to_owned(), 0, ErrorKind::StreamInterrupted),
+        // A reason, and a call that is none.
+        (format!("{call}\n\n{FINISH}{DONE}"), call.len() + 2 + FINISH.len(), ErrorKind::MalformedToolCall),
+        // The provider's own word passes as it stands.
+        ([told, DONE].concat(), told.len(), ErrorKind::Overloaded),
+    ] {
+        let (up, policy) = in_turn(vec![Reply::stream().data(chunk("one")).gate("rest").data(rest.clone()).end()]);
+        let edge = start(&policy);
+        let mut client = Client::to(edge.address());
+        client.send(chat(true)).until("one");
+        up.open("rest");
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.whole), (200, true), "{rest}");
+        let (given, error) = answer.text().split_at(chunk("one").len() + passed);
+        assert_eq!(given, chunk("one") + &rest[..passed]);
+        assert_eq!(error.starts_with("data: {\"error\":"), kind != ErrorKind::Overloaded, "{rest}: {error:?}");
+        assert_eq!(error.matches("data: ").count(), usize::from(kind != ErrorKind::Overloaded), "{error:?}");
+        assert_eq!(policy.settled(0).error.unwrap().kind, kind, "{rest}");
+    }
+}
+
+#[test]
 fn a_whole_answer_that_is_cut_is_tried_again() {
     let body = r#"{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#;
     let (_up, policy) = in_turn(vec![

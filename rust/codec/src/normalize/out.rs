@@ -14,8 +14,8 @@ use super::classify::{self, Evidence};
 use super::text::Half;
 use crate::error::ErrorKind;
 use crate::event::{
-    At, AttachTo, CallKind, ContinuationForm, ErrorPhase, Event, FinishReason, HostedPhase, Protocol, ProviderError,
-    ReasoningKind, Sink, ToolIntent, Usage,
+    At, AttachTo, CallKind, ContinuationForm, ErrorPhase, Event, FinishReason, FrameMark, HostedPhase, Protocol,
+    ProviderError, ReasoningKind, Sink, ToolIntent, Usage,
 };
 use crate::limits::{MAX_BLOCKS, MAX_ERROR_RAW};
 use crate::text::Text;
@@ -109,8 +109,8 @@ pub struct Response {
     calls: Calls,
     usage: Option<Counts>,
     usage_raw: Vec<u8>,
-    /// The frame being read holds a usage and no choice.
-    usage_only: bool,
+    /// Of the frame being read.
+    mark: FrameMark,
     scratch: String,
 }
 
@@ -139,7 +139,7 @@ impl Response {
             calls: Calls::default(),
             usage: None,
             usage_raw: Vec::new(),
-            usage_only: false,
+            mark: FrameMark::Plain,
             scratch: String::new(),
         }
     }
@@ -150,9 +150,9 @@ impl Response {
         self.tally.done
     }
 
-    /// Whether the frame that was read last holds a usage and no choice; false from then on.
-    pub fn take_usage_only(&mut self) -> bool {
-        std::mem::take(&mut self.usage_only)
+    /// What there is to know of the frame that was read last; nothing from then on.
+    pub fn take_mark(&mut self) -> FrameMark {
+        std::mem::take(&mut self.mark)
     }
 
     /// The way out for the events of one frame, whose first byte is at `offset`.
@@ -393,7 +393,7 @@ impl Out<'_> {
 
     /// The frame holds a usage and no choice: the one kind that a verbatim relay may take out.
     pub fn mark_usage_only(&mut self) {
-        self.response.usage_only = true;
+        self.response.mark = FrameMark::UsageOnly;
     }
 
     /// Keeps a usage; the last one counts and goes out before the terminal (rule R12). `raw` is JSON.
@@ -452,6 +452,7 @@ impl Out<'_> {
             phase: known.phase.unwrap_or(phase),
         };
         tally.emit(self.sink, self.offset, &Event::Error(error));
+        self.response.mark = FrameMark::Broken;
     }
 
     /// The provider reports an error inside a response that had begun well (rule R14). `json` is the payload that
@@ -481,6 +482,7 @@ impl Out<'_> {
             phase: (!in_stream).then_some(ErrorPhase::Head),
         };
         self.fail(c.kind, &known);
+        self.response.mark = FrameMark::Plain;
     }
 
     /// The stream broke: it was cut, spliced, or holds what is not its protocol's.
