@@ -27,7 +27,7 @@ use crate::client::{Alarm, ClientSocket, Gone, with_scratch};
 use crate::exchange::Exchange;
 use crate::limits;
 use crate::listener::Worker;
-use crate::request::{ClientRequest, Head, Operation, Problem, Route, format_of, route};
+use crate::request::{ClientRequest, Head, Operation, Problem, Route, format_of, format_of_start, route};
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, peer: SocketAddr) {
@@ -93,7 +93,8 @@ impl Connection {
             HeadEnd::Whole(len) => len,
             HeadEnd::Over => return Next::Drop,
             HeadEnd::Refused(problem) => {
-                let refused = Refused { problem, format: Protocol::OpenaiChat, bodiless: false, keep_alive: false };
+                let format = format_of_start(&self.client.ahead);
+                let refused = Refused { problem, format, bodiless: false, keep_alive: false };
                 return self.refuse(&refused).await;
             }
         };
@@ -152,7 +153,7 @@ impl Connection {
     fn admit(&self, len: usize) -> Result<Admitted, Refused> {
         let head = RequestHead::parse(&self.client.ahead[..len]).map_err(|error| Refused {
             problem: bad_head(error),
-            format: Protocol::OpenaiChat,
+            format: format_of_start(&self.client.ahead[..len]),
             bodiless: false,
             keep_alive: false,
         })?;

@@ -97,15 +97,25 @@ fn is_loopback(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The format in which a client on `path` expects to be refused.
+/// The format in which a client expects to be refused: by its path, else by its headers.
 pub(crate) fn format_of(head: &RequestHead<'_>) -> Protocol {
-    match head.path {
-        "/v1/chat/completions" => Protocol::OpenaiChat,
-        "/v1/responses" => Protocol::OpenaiResponses,
-        path if path.starts_with("/v1/messages") || head.headers.first("anthropic-version").is_some() => {
-            Protocol::AnthropicMessages
-        }
-        _ => Protocol::OpenaiChat,
+    let named = || head.headers.first("anthropic-version").map(|_| Protocol::AnthropicMessages);
+    format_of_path(head.path).or_else(named).unwrap_or(Protocol::OpenaiChat)
+}
+
+/// The same for a head that is not whole, or is none: by its first line, as far as it goes.
+pub(crate) fn format_of_start(bytes: &[u8]) -> Protocol {
+    let line = bytes.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
+    let path = line.split(|b| *b == b' ').nth(1).and_then(|target| target.split(|b| *b == b'?').next());
+    path.and_then(|path| str::from_utf8(path).ok()).and_then(format_of_path).unwrap_or(Protocol::OpenaiChat)
+}
+
+fn format_of_path(path: &str) -> Option<Protocol> {
+    match path {
+        "/v1/chat/completions" => Some(Protocol::OpenaiChat),
+        "/v1/responses" => Some(Protocol::OpenaiResponses),
+        path if path.starts_with("/v1/messages") => Some(Protocol::AnthropicMessages),
+        _ => None,
     }
 }
 
@@ -325,5 +335,15 @@ mod tests {
         assert_eq!(format_of(&head("GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")), Protocol::OpenaiChat);
         let text = "GET /v1/models HTTP/1.1\r\nhost: a\r\nanthropic-version: 2023-06-01\r\n\r\n";
         assert_eq!(format_of(&head(text)), Protocol::AnthropicMessages);
+        for (start, format) in [
+            ("POST /v1/messages?beta=true HTTP/1.1\r\nx: y", Protocol::AnthropicMessages),
+            ("POST /v1/messages", Protocol::AnthropicMessages),
+            ("POST /v1/responses HTTP/1.1\n", Protocol::OpenaiResponses),
+            ("POST /v1/models ", Protocol::OpenaiChat),
+            ("POST", Protocol::OpenaiChat),
+            ("", Protocol::OpenaiChat),
+        ] {
+            assert_eq!(format_of_start(start.as_bytes()), format, "{start}");
+        }
     }
 }
