@@ -146,40 +146,6 @@ fn a_client_that_takes_nothing_for_too_long_is_gone() {
     drop(client);
 }
 
-/// Resident memory of this process, in bytes.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmRSS")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
-}
-
-#[test]
-fn a_hundred_slow_readers_cost_a_bounded_buffer_each() {
-    // One rendered reply of 20 MB, shared by all.
-    let body = [big().repeat(320).as_str(), FINISH, DONE].concat();
-    let (up, policy) = relayed(Reply::stream().data(body).end());
-    let edge = start(&policy);
-    let before = resident();
-    let readers = 100;
-    let mut clients: Vec<Client> = (0..readers).map(|_| Client::to(edge.address())).collect();
-    for client in &mut clients {
-        socket2::SockRef::from(&client.socket).set_recv_buffer_size(8 << 10).unwrap();
-        client.send(chat(true));
-    }
-    assert!(up.wait(LIMIT, |f| f.connections.len() == readers && f.connections.iter().all(|c| c.blocked)));
-    for _ in 0..5 {
-        for client in &mut clients {
-            client.buffer.clear();
-            assert!(client.fill());
-        }
-    }
-    let each = resident().saturating_sub(before) / readers;
-    assert!(each < 256 << 10, "{each} bytes for each slow reader");
-    drop(clients);
-    assert!(up.wait(LIMIT, |f| f.open_connections() == 0));
-    policy.until(|n| n.settlements.len() == readers);
-}
-
 #[test]
 fn a_stop_lets_answers_under_way_end_and_closes_idle_connections() {
     let (up, policy) = relayed(Reply::stream().data(chunk("one")).gate("end").data([FINISH, DONE].concat()).end());
