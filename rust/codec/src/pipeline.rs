@@ -174,7 +174,6 @@ impl Decoder {
         if self.response.is_done() || bytes.is_empty() {
             return;
         }
-        let start = self.read;
         self.read += bytes.len() as u64;
         if let Framing::Undecided(held, header) = &mut self.framing {
             let decided = if held.is_empty() {
@@ -200,12 +199,12 @@ impl Decoder {
             };
             // What was held includes these bytes.
             let all = if held.is_empty() { bytes } else { &held };
-            return self.frames(all, start, sink);
+            return self.frames(all, sink);
         }
-        self.frames(bytes, start, sink);
+        self.frames(bytes, sink);
     }
 
-    fn frames(&mut self, bytes: &[u8], start: u64, sink: &mut dyn Sink) {
+    fn frames(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
         let Decoder { framing, normalizer, response, template, .. } = self;
         let mut each = |frame: Frame<'_>| deliver(&frame, normalizer, template, response, sink);
         let taken = match framing {
@@ -220,8 +219,8 @@ impl Decoder {
             }
             Framing::Undecided(..) => Ok(()),
         };
-        if let Err(TooLong) = taken {
-            response.out(start, sink).interrupted(TOO_LONG);
+        if let Err(TooLong { offset }) = taken {
+            response.out(offset, sink).interrupted(TOO_LONG);
         }
     }
 
@@ -294,6 +293,8 @@ fn payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, template: &
         return normalizer.done(out);
     }
     match row(data) {
+        // What is announced as an error is one, whatever its shape.
+        Ok(objects) if objects.is_empty() && name == b"error" && !data.is_empty() => out.provider_error(data),
         Ok(objects) => {
             for object in objects {
                 if normalizer.value(object, name, out).is_err() {

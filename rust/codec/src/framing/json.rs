@@ -12,7 +12,7 @@ pub struct Whole {
 impl Whole {
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
         if self.bytes.len() + bytes.len() > MAX_BODY {
-            return Err(TooLong);
+            return Err(TooLong { offset: 0 });
         }
         self.bytes.extend_from_slice(bytes);
         Ok(())

@@ -31,7 +31,10 @@ pub struct Frame<'a> {
 
 /// A frame is longer than may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct TooLong {
+    /// Where it starts.
+    pub offset: u64,
+}
 
 /// Empties a buffer, and lets go of one that a rare large frame has blown up.
 fn clear(buffer: &mut Vec<u8>) {

@@ -25,6 +25,9 @@ impl Ndjson {
             pos += found + 1;
             let end = self.read + pos as u64;
             let more = if self.line.is_empty() {
+                if line.len() > MAX_FRAME {
+                    return Err(TooLong { offset: line_start });
+                }
                 self.give(line, line_start, end, each)
             } else {
                 self.keep(line, line_start)?;
@@ -56,7 +59,7 @@ impl Ndjson {
             self.line_start = at;
         }
         if self.line.len() + bytes.len() > MAX_FRAME {
-            return Err(TooLong);
+            return Err(TooLong { offset: self.line_start });
         }
         self.line.extend_from_slice(bytes);
         Ok(())

@@ -81,8 +81,12 @@ impl Sse {
                     continue;
                 }
             }
-            let Some(found) = memchr2(b'\n', b'\r', &bytes[pos..]) else {
-                self.keep(&bytes[pos..], self.read + pos as u64)?;
+            // The blank line after the data comes at once.
+            let found =
+                if matches!(bytes[pos], b'\n' | b'\r') { Some(0) } else { memchr2(b'\n', b'\r', &bytes[pos..]) };
+            self.check(whole, found.unwrap_or(bytes.len() - pos), self.read + pos as u64)?;
+            let Some(found) = found else {
+                self.keep(&bytes[pos..], self.read + pos as u64);
                 break;
             };
             let (line, line_start) = (&bytes[pos..pos + found], self.read + pos as u64);
@@ -93,8 +97,8 @@ impl Sse {
                 pos += 1;
             }
             if !self.line.is_empty() {
-                self.keep(line, line_start)?;
-                self.end_kept_line()?;
+                self.keep(line, line_start);
+                self.end_kept_line();
             } else if line.is_empty() {
                 if !self.dispatch(whole.take(), self.read + pos as u64, each) {
                     return Ok(());
@@ -110,7 +114,7 @@ impl Sse {
                         if let Some(first) = whole.take() {
                             self.put(first);
                         }
-                        self.join(value)?;
+                        self.join(value);
                     }
                     Line::Event(name) => {
                         self.first.get_or_insert(line_start);
@@ -132,8 +136,8 @@ impl Sse {
         if !clean {
             return;
         }
-        if !self.line.is_empty() && self.end_kept_line().is_err() {
-            return;
+        if !self.line.is_empty() {
+            self.end_kept_line();
         }
         let data = &self.data[self.skip..];
         if self.data_lines > 0 && (data.starts_with(b"[DONE]") || Scanner::only(data).is_ok()) {
@@ -160,19 +164,25 @@ impl Sse {
         0
     }
 
-    fn keep(&mut self, bytes: &[u8], at: u64) -> Result<(), TooLong> {
+    /// Whether a line that has `more` bytes at `at` may be taken: the same answer however the bytes were cut.
+    fn check(&self, whole: Option<&[u8]>, more: usize, at: u64) -> Result<(), TooLong> {
+        let data = whole.map_or(self.data.len() - self.skip, <[u8]>::len);
+        if self.line.len() + more + data <= MAX_FRAME {
+            return Ok(());
+        }
+        let line_start = if self.line.is_empty() { at } else { self.line_start };
+        Err(TooLong { offset: self.first.unwrap_or(line_start) })
+    }
+
+    fn keep(&mut self, bytes: &[u8], at: u64) {
         if self.line.is_empty() {
             self.line_start = at;
         }
-        if self.line.len() + self.data.len() + bytes.len() > MAX_FRAME {
-            return Err(TooLong);
-        }
         self.line.extend_from_slice(bytes);
-        Ok(())
     }
 
     /// The kept line is whole now.
-    fn end_kept_line(&mut self) -> Result<(), TooLong> {
+    fn end_kept_line(&mut self) {
         let mut line = std::mem::take(&mut self.line);
         match read_line(&line) {
             Line::Data(value) if self.data_lines == 0 => {
@@ -181,7 +191,7 @@ impl Sse {
                 self.skip = line.len() - value.len();
                 std::mem::swap(&mut self.data, &mut line);
             }
-            Line::Data(value) => self.join(value)?,
+            Line::Data(value) => self.join(value),
             Line::Event(name) => {
                 self.first.get_or_insert(self.line_start);
                 self.call(name);
@@ -190,7 +200,6 @@ impl Sse {
         }
         clear(&mut line);
         self.line = line;
-        Ok(())
     }
 
     /// The first data line leaves the read that it lay in.
@@ -200,14 +209,10 @@ impl Sse {
         self.data.extend_from_slice(first);
     }
 
-    fn join(&mut self, value: &[u8]) -> Result<(), TooLong> {
-        if self.data.len() + value.len() >= MAX_FRAME {
-            return Err(TooLong);
-        }
+    fn join(&mut self, value: &[u8]) {
         self.data_lines += 1;
         self.data.push(b'\n');
         self.data.extend_from_slice(value);
-        Ok(())
     }
 
     /// A name past any bound of ours is nobody's: it is cut, and matches nothing.
@@ -333,6 +338,18 @@ mod tests {
         sse.feed(b"data: ", &mut |_| true).unwrap();
         let fed = (0..80).take_while(|_| sse.feed(&block, &mut |_| true).is_ok()).count();
         assert_eq!(fed, (MAX_FRAME >> 20) - 1);
+        // In one read it is as long as in many.
+        for (size, fits) in [(MAX_FRAME - 6, true), (MAX_FRAME - 5, false)] {
+            let mut wire = b": x\ndata: ".to_vec();
+            wire.resize(wire.len() + size, b'x');
+            wire.extend_from_slice(b"\n\n");
+            let cut = wire.len() / 2;
+            let (mut whole, mut halves) = (Sse::default(), Sse::default());
+            let one = whole.feed(&wire, &mut |_| true);
+            let two = halves.feed(&wire[..cut], &mut |_| true).and_then(|()| halves.feed(&wire[cut..], &mut |_| true));
+            assert_eq!((one.is_ok(), one), (fits, two));
+            assert!(one.is_ok() || one == Err(TooLong { offset: 4 }));
+        }
     }
 
     #[test]

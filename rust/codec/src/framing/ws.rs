@@ -12,7 +12,7 @@ pub struct Messages {
 impl Messages {
     pub fn feed(&mut self, message: &[u8], each: Each<'_>) -> Result<(), TooLong> {
         if message.len() > MAX_FRAME {
-            return Err(TooLong);
+            return Err(TooLong { offset: self.read });
         }
         let start = self.read;
         self.read += message.len() as u64;

@@ -127,7 +127,7 @@ pub(super) fn read<'a>(json: &'a [u8], whole: bool, chunk: &mut Chunk<'a>) -> Sc
             b"object" | b"type" => {
                 let word = s.string_or_skip()?;
                 flat.error |= word.is_some_and(|l| l.is("error"));
-                flat.named |= word.is_some();
+                flat.named |= word.is_some_and(|l| l.raw.ends_with(b"error"));
                 chunk.last |= word.is_some_and(|l| l.is("end_of_stream"));
             }
             b"message" => flat.message = truthy(s.skip()?),
