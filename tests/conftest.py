@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 import pathlib
 
+import hypothesis
 import pytest
+
+# A busy machine is no finding, and a test that fails by chance helps nobody: the same examples each time. Who looks for
+# more says `--hypothesis-profile=search`.
+SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("house", deadline=None, derandomize=True, suppress_health_check=SLOW)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=SLOW)
+hypothesis.settings.load_profile("house")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
