@@ -94,6 +94,11 @@ pub const MAX_TOLD_MESSAGE: usize = 4096;
 /// below it; a thousand invented keys must not make a long report. Beyond it the report ends with the path `...`.
 pub const MAX_LOSSES: usize = 128;
 
+/// Messages, parts and tools of one request that is translated. The vendors stop at 100,000 messages; a part takes about
+/// 130 bytes while it is carried, and the smallest is written in 27, so this bounds what a hostile body costs to 34 MB.
+/// Beyond it the request is refused.
+pub const MAX_ITEMS: usize = 1 << 18;
+
 /// Depth of parts in parts that are translated: a result in a message, a document in it, content in that.
 /// Beyond it the request is refused.
 pub const MAX_PART_DEPTH: usize = 8;

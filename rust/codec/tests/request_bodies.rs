@@ -277,13 +277,24 @@ fn depth_and_size_are_no_way_to_harm() {
             assert!(got.is_err() || (source == Source::Headrace && body.ends_with("]}")), "{source:?} {got:?}");
         }
     }
+    let hoard = json!({"messages": [{"role": "user", "content": vec![json!({"type": "text", "text": ""}); 1 << 18]}]});
+    let error =
+        run(hoard.to_string().as_bytes(), Source::Protocol(CHAT), MESSAGES, TargetFlags::default()).unwrap_err();
+    assert_eq!((error.code, error.param.as_deref()), ("invalid_request", Some("content")));
+    // Many tools, all of them allowed by name.
+    let tools: Vec<Value> =
+        (0..60_000).map(|n| json!({"type": "function", "function": {"name": format!("t{n}")}})).collect();
+    let allowed = json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools}});
+    let tools = json!({"messages": [], "tools": tools, "tool_choice": allowed}).to_string();
     // A megabyte of prompt, once as one text and once as many, with 20,000 parts that each lose something.
     let long = json!({"messages": [{"role": "user", "content": "x".repeat(1 << 20)}]}).to_string();
     let part = json!({"type": "text", "text": "y".repeat(40), "cache_control": {"type": "ephemeral"}});
     let many = json!({"messages": [{"role": "user", "content": vec![part; 20_000]}]}).to_string();
-    for body in [long, many] {
+    for (body, source, target) in
+        [(long, MESSAGES, CHAT), (many, MESSAGES, CHAT), (tools.clone(), CHAT, RESPONSES), (tools, CHAT, MESSAGES)]
+    {
         let started = std::time::Instant::now();
-        let out = run(body.as_bytes(), Source::Protocol(MESSAGES), CHAT, TargetFlags::default()).unwrap();
+        let out = run(body.as_bytes(), Source::Protocol(source), target, TargetFlags::default()).unwrap();
         assert!(out.losses.len() <= 1);
         // Far above what it takes unoptimised; a quadratic step would take minutes.
         assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());

@@ -1,7 +1,10 @@
 //! What the readers share of options and tools: values that mean the same in several protocols.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use super::error::{Res, shown};
-use super::flags::Flag;
+use super::flags::{Flag, TargetFlags};
 use super::ids;
 use super::neutral::{Choice, Format, Grammar, Input, Message, Options, Part, Request, Role, Str, Thinking, Tool};
 use super::reader::Reader;
@@ -236,6 +239,12 @@ pub(super) fn input<'a>(r: &mut Reader<'_>, text: Str<'a>, key: &str) -> Input<'
     Input::Text(text)
 }
 
+/// The names of custom tools that the target can have as such.
+pub(super) fn custom_names<'t>(tools: &'t [Tool<'_>], flags: TargetFlags) -> HashSet<Cow<'t, str>> {
+    let knows = flags.has(Flag::CustomTools);
+    tools.iter().filter(|t| knows && t.custom).map(|t| t.name.decode()).collect()
+}
+
 /// Refuses parts that a message of this role cannot hold, so that no writer has to leave them out. Called at the
 /// message's own place; `key` is where its parts stand.
 pub(super) fn fits(r: &mut Reader<'_>, role: Role, parts: &[Part<'_>], key: &str) -> Res<()> {
@@ -264,7 +273,7 @@ pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
     let o = &mut request.options;
     let lists = !r.is_to(Protocol::AnthropicMessages) && r.has(Flag::AllowedTools);
     if let Some(allowed) = o.allowed.take_if(|_| !lists) {
-        let names: Vec<_> = allowed.iter().map(Str::decode).collect();
+        let names: HashSet<_> = allowed.iter().map(Str::decode).collect();
         request.tools.retain(|t| names.contains(&t.name.decode()));
         if !r.is_to(Protocol::AnthropicMessages) {
             r.loss(LossAction::Approximated, "tool_choice");

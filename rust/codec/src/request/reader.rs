@@ -14,7 +14,7 @@ use super::table::{Fate, Object, Row};
 use crate::encode::continuation;
 use crate::event::Protocol;
 use crate::json::{Items, Kind, Scanner};
-use crate::limits::MAX_LOSSES;
+use crate::limits::{MAX_ITEMS, MAX_LOSSES};
 use crate::loss::{Loss, LossAction};
 use crate::text::Literal;
 
@@ -27,6 +27,8 @@ pub(super) struct Reader<'s> {
     /// Rows that are reported already, with the depth they were met at.
     reported: Vec<(*const Row, usize)>,
     losses: Vec<Loss>,
+    /// Items of lists so far.
+    items: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +48,7 @@ pub(super) struct Open {
 
 impl<'s> Reader<'s> {
     pub(super) fn new(target: Protocol, column: usize, flags: TargetFlags, provider: Option<&'s str>) -> Self {
-        Reader { target, flags, provider, column, path: Vec::new(), reported: Vec::new(), losses: Vec::new() }
+        Reader { target, flags, provider, column, path: Vec::new(), reported: Vec::new(), losses: Vec::new(), items: 0 }
     }
 
     pub(super) fn into_losses(self) -> Vec<Loss> {
@@ -182,6 +184,13 @@ impl<'s> Reader<'s> {
         self.enter(key);
         let mut n = 0;
         while s.item(&mut items)? {
+            self.items += 1;
+            if self.items > MAX_ITEMS {
+                return Err(RequestError::invalid(
+                    Some(key.to_owned()),
+                    format!("{key}: the request has more than {MAX_ITEMS} messages, parts and tools"),
+                ));
+            }
             self.path.push(Step::Index(n));
             each(self, s)?;
             self.leave();

@@ -6,6 +6,7 @@
 
 use super::super::flags::{Flag, TargetFlags};
 use super::super::neutral::{Call, Choice, Format, Input, Message, Options, Part, Place, Request, Role, Str, Tool};
+use super::super::options::custom_names;
 use super::super::{Target, ids, media, out, pairing};
 use crate::event::{ContinuationForm, Protocol};
 use crate::json::{Scanner, Value};
@@ -151,11 +152,11 @@ fn choice(options: &Options<'_>, tools: &[Tool<'_>], flags: TargetFlags, o: &mut
         out::plain(o, "mode", if matches!(choice, Choice::Required) { "required" } else { "auto" });
         out::key(o, "tools");
         o.push(b'[');
+        let custom = custom_names(tools, flags);
         for name in allowed {
             let name = name.decode();
-            let custom = flags.has(Flag::CustomTools) && tools.iter().any(|t| t.custom && t.name.decode() == name);
             out::comma(o);
-            named(&name, custom, o);
+            named(&name, custom.contains(&name), o);
         }
         o.extend_from_slice(b"]}}");
         return;

@@ -13,6 +13,7 @@ use super::super::neutral::{
     Call, Choice, Format, Input, Message, Options, Part, Place, Reasoning, Request, Role, Tool, ToolResult,
 };
 use super::super::openai_chat::{WRAPPED_SCHEMA, arguments};
+use super::super::options::custom_names;
 use super::super::{Target, ids, media, out};
 use crate::event::{ContinuationForm, Protocol};
 
@@ -148,11 +149,11 @@ fn choice(options: &Options<'_>, tools: &[Tool<'_>], flags: TargetFlags, o: &mut
         out::plain(o, "mode", if matches!(choice, Choice::Required) { "required" } else { "auto" });
         out::key(o, "tools");
         o.push(b'[');
+        let custom = custom_names(tools, flags);
         for name in allowed {
             let name = name.decode();
-            let custom = flags.has(Flag::CustomTools) && tools.iter().any(|t| t.custom && t.name.decode() == name);
             out::comma(o);
-            named(&name, custom, o);
+            named(&name, custom.contains(&name), o);
         }
         o.extend_from_slice(b"]}");
         return;
