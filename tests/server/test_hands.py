@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 import time
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 
 from headrace._bridge import DemoRef
 from headrace.requests import REMOVE, Answer, AttemptSpec, Deadlines, Plan, Refusal, Request
+from headrace.testing import Reply, Upstream
 from tests.support.edge import listener
 
 CHAT = "/v1/chat/completions"
@@ -26,17 +28,19 @@ def demo():
     running.stop()
 
 
-def spec(url: str, request: Request, **other) -> AttemptSpec:
-    body = request.body_for(request.protocol, model=request.model, **other)
+def spec(url: str, request: Request, *, protocol: str | None = None, **other) -> AttemptSpec:
+    protocol = protocol or request.protocol
+    body = request.body_for(protocol, model=request.model, **other)
     headers = (("content-type", "application/json"), ("authorization", "Bearer hush"))
-    return AttemptSpec(method="POST", url=url, headers=headers, body=body, protocol=request.protocol, provider="demo")
+    return AttemptSpec(method="POST", url=url, headers=headers, body=body, protocol=protocol, provider="demo")
 
 
 class Counting:
     """Relays everything to one URL, and keeps what it was asked and told."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, relay: str = "verbatim") -> None:
         self.url = url
+        self.relay = relay
         self.requests: list[Request] = []
         self.failures: list[object] = []
         self.settlements: list[object] = []
@@ -46,9 +50,9 @@ class Counting:
         self.requests.append(request)
         return Plan(
             token=len(self.requests),
-            spec=spec(self.url + request.path, request),
+            spec=spec(self.url + request.path, request, protocol=None if self.relay == "verbatim" else "openai_chat"),
             client_protocol=request.protocol,
-            relay="verbatim",
+            relay=self.relay,
         )
 
     def next(self, failure):
@@ -87,6 +91,34 @@ def test_python_runs_a_constant_number_of_times_however_long_the_stream_is(demo)
         # A ring for each decision; a settlement never rings, and waits for 20 ms at most.
         assert counters["rings"] == 3
         assert counters["takes"] <= 6
+
+
+def test_ten_thousand_events_cost_python_what_ten_cost():
+    def chunk(**choice):
+        told = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        return b"data: %s\n\n" % json.dumps({**told, "choices": [{"index": 0, **choice}]}).encode()
+
+    def stream(count):
+        # In many writes, so that the edge reads many times.
+        piece = chunk(delta={"content": "x"}, finish_reason=None) * 10
+        end = chunk(delta={}, finish_reason="stop") + b"data: [DONE]\n\n"
+        return Reply.stream(*[piece] * (count // 10), end)
+
+    counted = []
+    for count in (10, 10_000):
+        for relay, client in (("verbatim", CHAT), ("normalised", "/v1/messages")):
+            with Upstream(stream(count)) as upstream:
+                policy = Counting(upstream.url, relay)
+                with listener(policy) as edge:
+                    text = httpx.post(url_of(edge) + client, json={**ASK, "max_tokens": 9}, timeout=20).text
+                    assert text.count('"x"') == count
+                    assert policy.settled.wait(10)
+                    (settlement,) = policy.settlements
+                    assert settlement.events >= count
+                    counters = dict(edge.counters())
+                    counted.append([counters[name] for name in ("decides", "nexts", "settles", "rings")])
+                    assert counters["takes"] <= 2
+    assert counted == [[1, 0, 1, 1]] * 4
 
 
 def test_a_settlement_tells_what_was_learned_on_the_way(demo):

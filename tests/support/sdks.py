@@ -6,6 +6,7 @@ The SDK reads the body from a real socket, through its own client and stream par
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.server
 import json
 import threading
@@ -27,6 +28,9 @@ ACTIONS = {
     "tool_search_call",
 }
 """Responses items that are carried out by the client, where they are not hosted."""
+
+SHOWN = 60
+"""A longer value stands in the exceptions by its digest."""
 
 
 class Replay:
@@ -99,9 +103,9 @@ def _chat(server: Replay, streaming: bool) -> dict[str, Any]:
     return {
         "text": message.content or "",
         "refusal": message.refusal or "",
-        "calls": [_call(c.function.name, c.function.arguments) for c in message.tool_calls or []],
+        "calls": [call_of(c.function.name, c.function.arguments) for c in message.tool_calls or []],
         "usage": usage
-        and _counts(
+        and counts(
             usage.prompt_tokens,
             usage.completion_tokens,
             getattr(usage.prompt_tokens_details, "cached_tokens", None),
@@ -125,9 +129,9 @@ def _responses(server: Replay, streaming: bool) -> dict[str, Any]:
     return {
         "text": "".join(p.text for p in parts if p.type == "output_text"),
         "refusal": "".join(p.refusal for p in parts if p.type == "refusal"),
-        "calls": [call for item in response.output if (call := _item_call(item)) is not None],
+        "calls": [call for item in response.output if (call := item_call(item)) is not None],
         "usage": usage
-        and _counts(
+        and counts(
             usage.input_tokens,
             usage.output_tokens,
             usage.input_tokens_details.cached_tokens,
@@ -137,9 +141,9 @@ def _responses(server: Replay, streaming: bool) -> dict[str, Any]:
     }
 
 
-def _item_call(item: Any) -> list[Any] | None:
+def item_call(item: Any) -> list[Any] | None:
     if item.type == "function_call":
-        return _call(item.name, item.arguments)
+        return call_of(item.name, item.arguments)
     if item.type == "custom_tool_call":
         return [item.name, item.input]
     environment = getattr(item, "environment", None)
@@ -162,7 +166,7 @@ def _messages(server: Replay, streaming: bool) -> dict[str, Any]:
         "text": "".join(block.text for block in message.content if block.type == "text"),
         "refusal": "",
         "calls": [[block.name, block.input] for block in message.content if block.type == "tool_use"],
-        "usage": _counts(
+        "usage": counts(
             usage.input_tokens + (usage.cache_creation_input_tokens or 0) + (usage.cache_read_input_tokens or 0),
             usage.output_tokens,
             usage.cache_read_input_tokens,
@@ -172,7 +176,7 @@ def _messages(server: Replay, streaming: bool) -> dict[str, Any]:
     }
 
 
-def _call(name: str | None, arguments: str | None) -> list[Any]:
+def call_of(name: str | None, arguments: str | None) -> list[Any]:
     """Name and parsed arguments; the text itself where it is not JSON."""
     try:
         return [name, json.loads(arguments or "{}")]
@@ -180,6 +184,12 @@ def _call(name: str | None, arguments: str | None) -> list[Any]:
         return [name, arguments]
 
 
-def _counts(*counts: int | None) -> list[int | None]:
+def counts(*numbers: int | None) -> list[int | None]:
     """Input, output, cached input, reasoning."""
-    return list(counts)
+    return list(numbers)
+
+
+def shown(value: Any) -> Any:
+    """The value, or the digest of a long one."""
+    text = json.dumps(value, sort_keys=True)
+    return value if len(text) <= SHOWN else "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -6,7 +6,6 @@ Text, refusal, calls with parsed arguments, usage and the reason of the end. Wha
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pathlib
 from typing import Any
@@ -20,8 +19,6 @@ from tests.support.recordings import FAMILIES, Recording, load, with_event_names
 EXCEPTIONS = pathlib.Path(__file__).with_name("sdk_exceptions.json")
 FIELDS = ("text", "refusal", "calls", "usage", "finish")
 COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens")
-SHOWN = 60
-"""A longer value stands in the exceptions by its digest."""
 
 
 def ours(recording: Recording) -> dict[str, Any]:
@@ -48,13 +45,7 @@ def differences(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """Field -> the SDK's value, where it is another. That one side refuses the body is a difference of its own."""
     if "raises" in mine or "raises" in theirs:
         return {} if "raises" in mine and "raises" in theirs else {"raises": theirs.get("raises")}
-    return {field: shown(theirs[field]) for field in FIELDS if mine[field] != theirs[field]}
-
-
-def shown(value: Any) -> Any:
-    """The value, or the digest of a long one."""
-    text = json.dumps(value, sort_keys=True)
-    return value if len(text) <= SHOWN else "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    return {field: sdks.shown(theirs[field]) for field in FIELDS if mine[field] != theirs[field]}
 
 
 def exceptions() -> dict[str, dict[str, Any]]:

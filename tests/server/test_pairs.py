@@ -1,0 +1,299 @@
+"""Each client protocol with each provider protocol: what a vendor's own SDK makes of an answer that came through a
+gateway is what the decoder makes of the provider's bytes.
+
+1. Recordings (beside the repository) and the fixtures of our own are replayed over real sockets.
+2. Every body is asked for as a stream, and read in both ways that the SDK has, and as one object: an answer that came
+   otherwise than it was asked for is encoded anew.
+3. What a client's protocol or its SDK cannot show stands in `pair_exceptions.json`, with the reason; a row that no
+   longer differs fails.
+4. A relay in the client's own protocol has the very bytes of the provider. Fixtures are read by the SDK only where the
+   gateway encoded them: as they are they hold what no SDK takes.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from dataclasses import dataclass
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from headrace import Decoder, error_reply
+from headrace.testing import Gate, Reply
+from tests.support import matrix
+from tests.support.cases import Case, fixtures, recordings
+from tests.support.clients import WAYS, Clients, Outcome, clients, direct
+from tests.support.recordings import load
+from tests.support.replay import PATHS, PROTOCOLS, Stage, asking, replaying
+from tests.support.sdks import shown
+
+# The SDKs' types are behind what was recorded.
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning:pydantic"), pytest.mark.timeout(60)]
+
+TEXTS = ("text", "refusal", "reasoning")
+FIELDS = (*TEXTS, "calls", "usage", "finish")
+OK = 200
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """What is known to differ, and why."""
+
+    rules: list[dict[str, Any]]
+    """What no client of a protocol can be shown, wherever the gateway encodes the answer."""
+    files: dict[tuple[str, str, str], dict[str, Any]]
+    """(file, client, way) -> field -> what this client shows."""
+
+    @classmethod
+    def load(cls) -> Exceptions:
+        read = json.loads(pathlib.Path(__file__).with_name("pair_exceptions.json").read_text(encoding="utf-8"))
+        files: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for row in read["files"]:
+            assert set(row) == {"file", "clients", "ways", "field", "shows", "reason"}, row
+            for client in row["clients"]:
+                for way in row["ways"]:
+                    fields = files.setdefault((row["file"], client, way), {})
+                    assert row["field"] not in fields, f"twice: {row}"
+                    fields[row["field"]] = row["shows"]
+        assert all(len(row["reason"]) > 20 for row in read["rules"] + read["files"])
+        return cls(read["rules"], files)
+
+    def expected(self, case: Case, client: str, way: str) -> Outcome:
+        """What this client has to see of a case."""
+        outcome = dict(case.direct)
+        for rule in self.rules if is_encoded(case, client, way) else []:
+            if client in rule["clients"]:
+                apply(rule, outcome)
+        return outcome
+
+
+def is_encoded(case: Case, client: str, way: str) -> bool:
+    """Whether the gateway encodes this answer, and does not pass its bytes."""
+    return client != case.protocol or case.is_stream != (way != "whole")
+
+
+def apply(rule: dict[str, Any], outcome: Outcome) -> None:
+    """Change what a client's protocol has no other place for."""
+    field = rule["field"]
+    value = outcome.get(field)
+    match rule:
+        case {"from": before, "becomes": becomes}:
+            fits = all(bool(outcome[name]) is wanted for name, wanted in rule.get("where", {}).items())
+            if value == before and fits:
+                outcome[field] = becomes
+        case {"joins": joins}:
+            outcome[joins] += value
+            outcome[field] = ""
+        case {"unknown": known, "at": at}:
+            if value or 0 in at:
+                outcome[field] = [known if i in at and n is None else n for i, n in enumerate(value or [None] * 4)]
+        case {"wraps": key}:
+            outcome[field] = [[name, {key: given} if isinstance(given, str) else given] for name, given in value or []]
+        case _:
+            raise AssertionError(rule)
+
+
+def differences(case: Case, client: str, way: str, want: Outcome, got: Outcome) -> dict[str, Any]:
+    """Field -> what the SDK shows, where it is not what is wanted."""
+    if "raises" in got:
+        return {"raises": got["raises"]}
+    if ("error" in want) != ("error" in got):
+        return {"error": type(got["error"]).__name__ if "error" in got else None}
+    told_in_stream = way != "whole" and case.halves is not None
+    fields = FIELDS if "finish" in want else TEXTS if told_in_stream else ()
+    found = {field: shown(got.get(field)) for field in fields if got.get(field) != want[field]}
+    # A call that was cut stands there as the client's protocol tells it; the finish says that it is none.
+    if "calls" in found and 0 < len(got["calls"]) - len(want["calls"]) <= want["cut"]:
+        told = iter(got["calls"])
+        if all(call in told for call in want["calls"]):
+            del found["calls"]
+    if "error" in want:
+        if not told_in_stream:
+            found |= wrong_reply(client, want["error"], got["error"])
+        elif is_encoded(case, client, way):
+            found |= wrong_error(client, want["error"], got["error"])
+    return found
+
+
+def wrong_reply(client: str, event: Any, error: Any) -> dict[str, Any]:
+    """What an SDK's exception says otherwise than the HTTP answer that the failure has to be."""
+    status, _, body = error_reply(client, event)
+    found: dict[str, Any] = {}
+    if getattr(error, "status_code", None) != status:
+        found["status"] = getattr(error, "status_code", None)
+    if client != "anthropic_messages" and error.code != json.loads(body)["error"]["code"]:
+        found["code"] = error.code
+    return found
+
+
+def wrong_error(client: str, event: Any, error: Any) -> dict[str, Any]:
+    """The same of a failure in mid-stream."""
+    body = json.loads(error_reply(client, event)[2])
+    right = {
+        "openai_chat": lambda: type(error) is openai.APIError and error.code == body["error"]["code"],
+        "openai_responses": lambda: bool(error.code and error.message),
+        "anthropic_messages": lambda: (
+            isinstance(error, anthropic.APIStatusError)
+            and error.status_code == OK
+            and error.body["error"] == body["error"]
+        ),
+    }[client]()
+    return {} if right else {"error": repr(error)}
+
+
+@pytest.fixture(scope="module", params=["fixtures", "recordings"])
+def cases(request):
+    if request.param == "fixtures":
+        return fixtures()
+    return recordings(request.getfixturevalue("shared"))
+
+
+@pytest.fixture(scope="module")
+def stage(cases):
+    replies = {
+        case.name: Reply.stream(case.body)
+        if case.is_stream
+        else Reply((case.body,), headers=(("content-type", case.content_type),))
+        for case in cases
+    }
+    # What fails within one read has reached nobody, and is an HTTP error. Here the client has the beginning by then.
+    for case in cases:
+        if case.halves:
+            first, rest = case.halves
+            for name in (gated(case, client, way) for client in PROTOCOLS for way in ("raw", "helper", "bytes")):
+                replies[name] = Reply.stream(first, Gate(name), rest)
+    with replaying(replies) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def sdk(stage):
+    with clients(stage.url) as both:
+        yield both
+
+
+def gated(case: Case, client: str, way: str) -> str:
+    """The reply that waits, after its first words, at a gate of its own name."""
+    return f"{case.name}/{client}/{way}"
+
+
+@pytest.mark.parametrize("provider", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_the_sdk_accumulates_what_the_decoder_reads(
+    client: str, provider: str, cases: list[Case], stage: Stage, sdk: Clients
+):
+    exceptions, wrong, read = Exceptions.load(), [], 0
+    for case in cases:
+        if case.protocol != provider:
+            continue
+        for way in WAYS:
+            if case.source == "fixtures" and not is_encoded(case, client, way):
+                continue
+            read += 1
+            name = gated(case, client, way) if case.halves and way != "whole" else case.name
+            got = sdk.read(client, way, f"{provider}/{name}", lambda name=name: stage.upstream.open(name))
+            differs = differences(case, client, way, exceptions.expected(case, client, way), got)
+            known = exceptions.files.get((case.file, client, way), {})
+            if differs != known:
+                wrong.append({"file": case.file, "way": way, "differs": differs, "known": known})
+    assert not wrong, "\n".join(map(str, wrong))
+    assert read > 25
+    assert stage.facts().malformed == 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_relay_in_the_clients_own_protocol_has_the_providers_bytes(protocol, cases, stage):
+    compared = 0
+    with httpx.Client(timeout=20) as client:
+        for case in cases:
+            if case.protocol != protocol:
+                continue
+            name = gated(case, protocol, "bytes") if case.halves else case.name
+            ask = asking(protocol, f"{protocol}/{name}", stream=case.is_stream)
+            with client.stream("POST", stage.url + PATHS[protocol], json=ask) as answer:
+                content = b""
+                for piece in answer.iter_raw():
+                    content += piece
+                    stage.upstream.open(name)
+            if "error" in case.direct and not case.halves:
+                assert answer.status_code >= 400, case.file
+                continue
+            assert (answer.status_code, answer.headers["content-type"]) == (OK, case.content_type), case.file
+            compared += 1
+            passed = direct(protocol, content)
+            assert passed["text"] == case.direct["text"], case.file
+            assert ("error" in passed) == ("error" in case.direct), case.file
+            # What follows the end of an answer is no part of it.
+            if not case.body.startswith(content):
+                told = next(i for i, (a, b) in enumerate(zip(case.body + b" ", content, strict=False)) if a != b)
+                whole = content[:told].rindex(b"\n\n") + 2
+                assert b"error" in content[whole:], case.file
+                # Up to there it was in order, and with the next event, which did not pass, it was not.
+                decoder = Decoder(protocol)
+                decoder.feed(case.body[:whole])
+                assert not decoder.is_done, case.file
+                following = case.body.find(b"\n\n", whole)
+                if following > 0:
+                    assert decoder.feed(case.body[whole : following + 2])[-1].type == "provider.error", case.file
+    assert compared > 20
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_recorded_errors_are_the_sdks_own(client, shared):
+    expected = {}
+    for line in (shared / "recordings" / "errors.expected.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["decoder"] in PROTOCOLS and row["status"] != OK and row["file"].startswith("errors/"):
+            expected[row["file"]] = row
+    recorded = {one.file: one for one in load(shared, {"errors": ""}) if one.file in expected}
+    assert len(recorded) == len(expected) > 30
+    framing = ("content-length", "transfer-encoding", "connection")
+    replies = {
+        file: Reply((one.body,), one.status, tuple((n, v) for n, v in one.headers if n not in framing))
+        for file, one in recorded.items()
+    }
+    classes = set()
+    with replaying(replies) as stage, clients(stage.url) as sdk:
+        for file, one in recorded.items():
+            protocol = expected[file]["decoder"]
+            event = direct(protocol, one.body, one.status, one.headers)["error"]
+            assert event.kind == expected[file]["kind"]
+            for way in WAYS:
+                got = sdk.read(client, way, f"{protocol}/{file}")
+                assert isinstance(got["error"], (openai.APIStatusError, anthropic.APIStatusError)), (file, way)
+                found = wrong_reply(client, event, got["error"])
+                if client == protocol:
+                    # A client's own mistake is told in its vendor's words.
+                    found.pop("code", None)
+                assert not found, (file, way)
+                classes.add(type(got["error"]).__name__)
+    assert {"RateLimitError", "BadRequestError", "InternalServerError"} <= classes
+
+
+def test_no_exception_has_lost_its_ground(shared):
+    exceptions, cases = Exceptions.load(), fixtures() + recordings(shared)
+    known = {case.file for case in cases}
+    assert {file for file, _, _ in exceptions.files} <= known
+    for rule in exceptions.rules:
+        needed = False
+        for case in cases:
+            outcome = dict(case.direct)
+            if "finish" in outcome:
+                apply(rule, outcome)
+                needed = needed or outcome != case.direct
+        assert needed, rule
+
+
+def test_the_table_of_pairs_is_true(request):
+    again = "write it anew: python -m tests.support.matrix"
+    own = matrix.counts(fixtures())
+    rows = matrix.ROW.findall(matrix.written())
+    assert [row[:2] for row in rows] == [(client, provider) for client in PROTOCOLS for provider in PROTOCOLS]
+    for _, provider, _, _, streams, _, bodies in rows:
+        assert (int(streams), int(bodies)) == (own[provider, True], own[provider, False]), again
+    recorded = matrix.counts(recordings(request.getfixturevalue("shared")))
+    assert matrix.written() == matrix.table(recorded, own), again

@@ -1,0 +1,73 @@
+"""Bodies that providers gave, or could give, each of one protocol: what the pairs of protocols are tested with."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from dataclasses import dataclass
+
+from headrace import Decoder, Encoder
+from tests.conftest import ROOT
+from tests.support.clients import Outcome, direct
+from tests.support.recordings import load, with_event_names
+from tests.support.replay import PROTOCOLS
+
+FIXTURES = ROOT / "tests" / "fixtures" / "streams"
+CONTENT_TYPES = {".sse": "text/event-stream", ".jsonl": "text/event-stream", ".json": "application/json"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A body that a provider of this protocol gives."""
+
+    file: str
+    protocol: str
+    source: str
+    body: bytes
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}/{self.file}"
+
+    @property
+    def content_type(self) -> str:
+        return CONTENT_TYPES[pathlib.PurePath(self.file).suffix]
+
+    @property
+    def is_stream(self) -> bool:
+        return self.content_type == "text/event-stream"
+
+    @functools.cached_property
+    def halves(self) -> tuple[bytes, bytes] | None:
+        """For a stream that fails when every client has got something of it: that much, and the rest."""
+        end = 0
+        while self.is_stream and "error" in self.direct:
+            end = self.body.find(b"\n\n", end) + 2
+            if end in (1, len(self.body)):
+                break
+            decoder = Decoder(self.protocol)
+            events = decoder.feed(self.body[:end])
+            # Of the three, this client is told of an answer's beginning last.
+            encoder = Encoder("anthropic_messages", model="m", response_id="msg_1", created=0)
+            if encoder.feed(events) and not decoder.is_done:
+                return self.body[:end], self.body[end:]
+        return None
+
+    @functools.cached_property
+    def direct(self) -> Outcome:
+        return direct(self.protocol, self.body, headers=[("content-type", self.content_type)])
+
+
+def fixtures() -> list[Case]:
+    found = []
+    for protocol in PROTOCOLS:
+        for group in ("ok", "bad"):
+            for path in sorted((FIXTURES / protocol / group).iterdir()):
+                if path.suffix in CONTENT_TYPES and not path.name.endswith((".expected.jsonl", ".messages.jsonl")):
+                    file = path.relative_to(FIXTURES).as_posix()
+                    found.append(Case(file, protocol, "fixtures", path.read_bytes()))
+    return found
+
+
+def recordings(shared: pathlib.Path) -> list[Case]:
+    return [Case(one.file, one.protocol, "recordings", with_event_names(one)) for one in load(shared)]
