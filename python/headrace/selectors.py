@@ -203,7 +203,7 @@ class Names:
             return Route(selector.provider, selector.model, CAPABILITY_OF[profile.name])
         return Unresolved(
             "model_binding_not_configured",
-            f"nothing is bound to the profile {str(profile)!r}; bound here: {_listed(self._bindings)}",
+            f"model: nothing is bound to the profile {str(profile)!r}; bound here: {_listed(self._bindings)}",
         )
 
     def _unknown(self, name: str) -> Unresolved:
