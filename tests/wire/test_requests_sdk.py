@@ -24,6 +24,20 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from headrace import UnsupportedFeature, translate_request
 from headrace.errors import BadRequestError
+from headrace.messages import (
+    Continuation,
+    File,
+    Image,
+    Message,
+    ModelRequest,
+    Options,
+    Reasoning,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
 
 PARAMS: Mapping[str, Any] = {
     "openai_chat": CompletionCreateParamsNonStreaming,
@@ -255,6 +269,57 @@ def test_a_translated_conversation_is_what_the_targets_sdk_knows(source, target,
     validate(adapters[source], json.dumps(CONVERSATIONS[source]).encode())
     made = translate_request(json.dumps(CONVERSATIONS[source]).encode(), source=source, target=target, model="theirs")
     validate(adapters[target], made.body)
+
+
+@pytest.mark.parametrize("target", PARAMS)
+def test_the_librarys_own_request_is_what_the_targets_sdk_knows(target, adapters):
+    continuation = {
+        "openai_chat": ("details", '[{"type":"reasoning.text","text":"hm"}]'),
+        "openai_responses": ("encrypted", "gAAA"),
+        "anthropic_messages": ("signature", "EqQB"),
+    }
+    form, data = continuation[target]
+    request = ModelRequest(
+        model="primary",
+        messages=(
+            Message.system("brief"),
+            Message(
+                "user",
+                (Text("see"), Image.from_bytes(b"\x89PNG", "image/png"), File("a.pdf", "application/pdf", "AAAA")),
+            ),
+            Message(
+                "assistant",
+                (
+                    Reasoning("hm"),
+                    # Chat's slot is a vendor's, which OpenAI's own SDK does not know.
+                    *(() if target == "openai_chat" else (Continuation(target, form, data),)),
+                    Text("look"),
+                    ToolCall("c:1", "f", '{"a":1}'),
+                    ToolCall("c2", "g", "go", kind="custom"),
+                ),
+            ),
+            Message("tool", (ToolResult("c:1", (Text("r"), Image(url="https://x/a.png")), is_error=True),)),
+            Message("tool", (ToolResult("c2", (Text("s"),)),)),
+            Message.user("go on"),
+        ),
+        tools=(Tool("f", "d", '{"type": "object"}', strict=True), Tool("g", kind="custom")),
+        options=Options(
+            max_output_tokens=100,
+            temperature=0.5,
+            tool_choice=ToolChoice("auto"),
+            parallel_tool_calls=False,
+            reasoning_effort="high",
+            reasoning_summary="auto",
+            response_format='{"type": "json_schema", "name": "n", "schema": {"type": "object"}}',
+            user="u",
+            metadata={"a": "b"},
+        ),
+    )
+    made = translate_request(request.to_json(), source="headrace", target=target, model="theirs")
+    validate(adapters[target], made.body)
+    for text in ("brief", "see", "look", "go on"):
+        assert text.encode() in made.body
+    assert (data.encode() in made.body) is (target != "openai_chat")
 
 
 def test_the_sdks_types_would_notice_a_wrong_key(adapters):
