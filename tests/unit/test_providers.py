@@ -1,5 +1,7 @@
 """Preparation: which wire, which address, which headers, which edits; and never a secret."""
 
+from dataclasses import replace
+
 import pytest
 from support.control import FakeRequest
 
@@ -132,6 +134,35 @@ def test_the_clients_version_wins_and_decides_on_sampling():
     made = anthropic.prepare(runtime("anthropic", "anthropic_messages"), request)
     assert dict(made.headers)["anthropic-version"] == "2023-06-01"
     assert request.recipes[0].target_flags == ("sampling",)
+
+
+@pytest.mark.parametrize(
+    ("model", "flags"),
+    [
+        ("claude-3-7-sonnet-20250219", ("sampling", "no_adaptive_thinking", "thinking_budget")),
+        ("claude-opus-4-20250514", ("sampling", "no_adaptive_thinking", "thinking_budget")),
+        ("claude-haiku-4-5-20251001", ("sampling", "no_adaptive_thinking", "thinking_budget")),
+        ("claude-sonnet-4-6", ("sampling",)),
+        ("claude-opus-4-7", ()),
+        ("claude-opus-4-8", ("system_messages",)),
+        ("claude-sonnet-5", ()),
+        ("claude-fable-5-2", ("system_messages",)),
+        ("claude-mythos-preview", ("sampling",)),
+    ],
+)
+def test_a_claude_models_number_says_what_it_takes(model, flags):
+    request = FakeRequest(protocol="openai_chat")
+    anthropic.prepare(replace(runtime("anthropic", "anthropic_messages"), model=model), request)
+    assert request.recipes[0].target_flags == flags
+
+
+@pytest.mark.parametrize(
+    ("model", "reasons"), [("gpt-4o-mini", False), ("ft:gpt-4.1:x", False), ("gpt-5.4", True), ("o3", True)]
+)
+def test_a_model_that_does_not_reason_is_not_asked_to(model, reasons):
+    request = FakeRequest(protocol="anthropic_messages")
+    openai.prepare(replace(runtime("openai", "openai_chat"), model=model), request)
+    assert ("no_effort" in request.recipes[0].target_flags) is not reasons
 
 
 def test_configured_features_join_the_clients():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers._wires import language_model
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap, Secret
 
 __all__ = ["DEFINITION", "Settings", "authorize", "prepare"]
+
+
+#: The family and the version in a model's name: `claude-opus-4-8`, `claude-3-7-sonnet-20250219`. A date is no version.
+_NUMBER: Final = re.compile(r"claude-(?:(opus|[a-z]+)-)?(\d)(?!\d)(?:[-.](\d)(?!\d))?")
+_NEW: Final = (9, 9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +40,23 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
         asked = (own and request.header("anthropic-beta")) or ""
         every = dict.fromkeys([*(name.strip() for name in asked.split(",") if name.strip()), *settings.beta])
         headers += (("anthropic-beta", ",".join(every)),)
-    # Dates compare as text. From this version on sampling is refused, so a translated request must not carry it.
-    flags = ("sampling",) if version < "2026-10-21" else ()
-    return language_model(runtime, request, headers=headers, flags=flags)
+    return language_model(runtime, request, headers=headers, flags=_flags(runtime.model, version))
+
+
+def _flags(model: str, version: str) -> tuple[str, ...]:
+    """Say what a model takes in a translated request. One whose number is not seen is taken for a new one."""
+    found = _NUMBER.search(model)
+    number = (int(found[2]), int(found[3] or 0)) if found else _NEW
+    flags: tuple[str, ...] = ()
+    # Dates compare as text. From this version on sampling is refused, and by newer models in every version.
+    if version < "2026-10-21" and (number < (4, 7) or not found):
+        flags += ("sampling",)
+    if number < (4, 6):
+        flags += ("no_adaptive_thinking", "thinking_budget")
+    # The first to take them was Opus 4.8.
+    if found and number >= ((4, 8) if found[1] == "opus" else (5, 1)):
+        flags += ("system_messages",)
+    return flags
 
 
 def authorize(secret: Secret) -> Headers:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers._wires import language_model
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from headrace.requests import PreparedRequest, Request, RuntimeMap
 
 __all__ = ["DEFINITION", "Settings", "prepare"]
+
+
+#: Models that do not reason.
+_PLAIN: Final = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4|chatgpt-4o)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +33,10 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     """Prepare a Responses or Chat request."""
     settings: Settings = runtime.settings
     named = (("openai-organization", settings.organization), ("openai-project", settings.project))
-    return language_model(runtime, request, headers=tuple((name, value) for name, value in named if value))
+    headers = tuple((name, value) for name, value in named if value)
+    # These refuse to be asked how much they reason, also where a translated request would ask it.
+    flags = ("no_effort", "no_encrypted_reasoning") if _PLAIN.match(runtime.model) else ()
+    return language_model(runtime, request, headers=headers, flags=flags)
 
 
 DEFINITION = ProviderDefinition(

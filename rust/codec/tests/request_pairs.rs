@@ -513,6 +513,30 @@ fn a_compatible_server_gets_what_it_knows() {
 }
 
 #[test]
+fn what_the_system_says_in_mid_conversation_stands_where_messages_takes_it() {
+    let chat = json!({"messages": [
+        {"role": "developer", "content": "a"}, {"role": "user", "content": "b"}, {"role": "assistant", "content": "c"},
+        {"role": "developer", "content": "d"}, {"role": "user", "content": "e"}, {"role": "assistant", "content": "f"},
+        {"role": "system", "content": "g"}]});
+    let text = |t: &str| json!({"type": "text", "text": t});
+    let (body, losses) = tried(&chat, CHAT, MESSAGES, &["system_messages"]).unwrap();
+    assert_eq!(body["system"], "a");
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "user", "content": [text("b")]}, {"role": "assistant", "content": [text("c")]},
+            {"role": "user", "content": [text("e")]}, {"role": "system", "content": [text("d")]},
+            {"role": "assistant", "content": [text("f")]}, {"role": "user", "content": [text("g")]}])
+    );
+    assert_eq!(losses, ["approximated messages[].role"]);
+    let mut answered = chat.clone();
+    answered["messages"].as_array_mut().unwrap().pop();
+    assert!(tried(&answered, CHAT, MESSAGES, &["system_messages"]).unwrap().1.is_empty());
+    let (body, losses) = got(&chat, CHAT, MESSAGES);
+    assert_eq!(body["messages"][2], json!({"role": "user", "content": [text("d"), text("e")]}));
+    assert_eq!(losses, ["approximated messages[].role"]);
+}
+
+#[test]
 fn allowed_tools_pass_or_are_the_only_ones_declared() {
     let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
     let chat = json!({"messages": [], "tools": [tool("a"), tool("b")], "tool_choice": {"type": "allowed_tools",

@@ -59,7 +59,8 @@ flags! {
     /// `OpenAI`'s own extras: `store`, `metadata`, `prompt_cache_*`, `safety_identifier`, `moderation`, `verbosity`,
     /// `service_tier`, `prediction`.
     Extras = "extras",
-    /// Messages: messages of role `system` inside the conversation; else they become a user's text.
+    /// Messages: messages of role `system` inside the conversation, which newer models take; else they become a user's
+    /// text.
     SystemMessages = "system_messages",
     /// Messages: `cache_control` marks.
     CacheMarks = "cache_marks",
@@ -109,7 +110,6 @@ impl TargetFlags {
         Flag::Audio,
         Flag::Penalties,
         Flag::Extras,
-        Flag::SystemMessages,
         Flag::CacheMarks,
         Flag::EncryptedReasoning,
         Flag::MaxCompletionTokens,

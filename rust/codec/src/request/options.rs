@@ -289,12 +289,35 @@ pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
         _ => {}
     }
     if r.is_to(Protocol::AnthropicMessages) {
+        if said_by_user(&request.messages, r.has(Flag::SystemMessages)) {
+            r.loss(LossAction::Approximated, &format!("{}[].role", r.list));
+        }
         let unsigned = request.messages.iter().rfind(|m| m.role == Role::Assistant).is_some_and(calls_unsigned);
         thinking(r, o, unsigned);
     } else if let (None, Some(Thinking::Budget(n))) = (&o.effort, &o.thinking) {
         o.effort = Some(Str::Own(effort_of(*n).to_owned()));
     }
     Ok(())
+}
+
+/// Whether something that the system says in mid-conversation has to be said as if by the user: always where the
+/// target takes no such messages, else where the user himself says nothing before the next turn.
+fn said_by_user(messages: &[Message<'_>], takes: bool) -> bool {
+    let is_system = |m: &Message<'_>| matches!(m.role, Role::System | Role::Developer);
+    let (mut waits, mut user) = (false, false);
+    for message in messages.iter().skip_while(|m| is_system(m)) {
+        if is_system(message) {
+            waits = true;
+        } else if message.role == Role::Assistant {
+            if waits && !(takes && user) {
+                return true;
+            }
+            (waits, user) = (false, false);
+        } else {
+            user = true;
+        }
+    }
+    waits && !(takes && user)
 }
 
 /// Whether a turn calls tools without the thinking that it began with.

@@ -22,6 +22,8 @@ pub(super) struct Reader<'s> {
     pub target: Protocol,
     pub flags: TargetFlags,
     pub provider: Option<&'s str>,
+    /// The key of the source's messages.
+    pub list: &'static str,
     column: usize,
     path: Vec<Step>,
     /// Rows that are reported already, with the depth they were met at.
@@ -48,7 +50,17 @@ pub(super) struct Open {
 
 impl<'s> Reader<'s> {
     pub(super) fn new(target: Protocol, column: usize, flags: TargetFlags, provider: Option<&'s str>) -> Self {
-        Reader { target, flags, provider, column, path: Vec::new(), reported: Vec::new(), losses: Vec::new(), items: 0 }
+        Reader {
+            target,
+            flags,
+            provider,
+            list: "messages",
+            column,
+            path: Vec::new(),
+            reported: Vec::new(),
+            losses: Vec::new(),
+            items: 0,
+        }
     }
 
     pub(super) fn into_losses(self) -> Vec<Loss> {

@@ -74,6 +74,8 @@ fn messages<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, out: &mut Vec<Message<'
         match &*role.decode() {
             "user" => blocks::split(parts, out),
             "assistant" => out.push(Message::new(Role::Assistant, parts)),
+            // One without content gives directions to its own vendor alone.
+            "system" if parts.is_empty() => {}
             "system" => out.push(Message::new(Role::System, parts)),
             other => return options::unknown_role(r, other),
         }

@@ -2,7 +2,8 @@
 //!
 //! 1. The messages come last, and what the user said and what tools gave between two turns is one message, results
 //!    first: so a conversation that grows keeps its bytes up to the bracket that closed them.
-//! 2. System text before the conversation is `system`; within it, a message of its own.
+//! 2. System text before the conversation is `system`. Within it, it is a message of its own where the model takes one,
+//!    else the user's text.
 //! 3. Empty texts are left out: the API refuses them.
 
 use base64::Engine as _;
@@ -53,31 +54,59 @@ pub(in super::super) fn write(request: Request<'_>, target: &Target<'_>, o: &mut
     }
     out::key(o, "messages");
     o.push(b'[');
-    let mut open: Option<&'static str> = None;
+    let mut said = Said { open: None, flags, o };
+    // What the system says between two turns stands behind what the user says there.
+    let mut held: Vec<Part<'_>> = Vec::new();
     for message in pairing::turns(rest) {
-        let role = match message.role {
-            Role::Assistant => "assistant",
-            Role::System | Role::Developer if flags.has(Flag::SystemMessages) => "system",
-            _ => "user",
-        };
-        for part in message.parts.iter().filter(|p| !is_blank(p)) {
-            if open != Some(role) {
-                if open.is_some() {
-                    o.extend_from_slice(b"]}");
-                }
-                out::comma(o);
-                o.push(b'{');
-                out::plain(o, "role", role);
-                out::raw(o, "content", b"[");
-                open = Some(role);
+        if is_system(message.role) && flags.has(Flag::SystemMessages) {
+            held.extend(message.parts);
+            continue;
+        }
+        let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+        if role == "assistant" {
+            said.system(&mut held);
+        }
+        said.parts(role, &message.parts);
+    }
+    said.system(&mut held);
+    said.close();
+    o.extend_from_slice(b"]}");
+}
+
+/// The messages as they are written: parts of one role in a row are one message.
+struct Said<'o> {
+    open: Option<&'static str>,
+    flags: TargetFlags,
+    o: &'o mut Vec<u8>,
+}
+
+impl Said<'_> {
+    fn parts(&mut self, role: &'static str, parts: &[Part<'_>]) {
+        for part in parts.iter().filter(|p| !is_blank(p)) {
+            if self.open != Some(role) {
+                self.close();
+                out::comma(self.o);
+                self.o.push(b'{');
+                out::plain(self.o, "role", role);
+                out::raw(self.o, "content", b"[");
+                self.open = Some(role);
             }
-            block(part, flags, o);
+            block(part, self.flags, self.o);
         }
     }
-    if open.is_some() {
-        o.extend_from_slice(b"]}");
+
+    /// The API takes a system message directly behind a user's, and then the assistant's or nothing. Where the user
+    /// said nothing, it is said as if by him.
+    fn system(&mut self, held: &mut Vec<Part<'_>>) {
+        let role = if self.open == Some("user") { "system" } else { "user" };
+        self.parts(role, &std::mem::take(held));
     }
-    o.extend_from_slice(b"]}");
+
+    fn close(&mut self) {
+        if self.open.take().is_some() {
+            self.o.extend_from_slice(b"]}");
+        }
+    }
 }
 
 fn is_system(role: Role) -> bool {

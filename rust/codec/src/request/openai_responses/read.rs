@@ -15,6 +15,7 @@ pub(in super::super) fn read<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res
     let mut request = Request::default();
     let mut instructions = None;
     let mut seen_input = false;
+    r.list = "input";
     let mut open = r.object(s, &TOP)?;
     while let Some(key) = r.next(s, &mut open)? {
         let o = &mut request.options;
