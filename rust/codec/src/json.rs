@@ -158,6 +158,8 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string; any other value is skipped and `None` comes back (a `null`, or a vendor's fancy).
+    #[expect(clippy::inline_always, reason = "measured: see `string_body`")]
+    #[inline(always)]
     pub fn string_or_skip(&mut self) -> Scan<Option<Literal<'a>>> {
         self.space();
         if self.peek() == Some(b'"') {
@@ -256,47 +258,39 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next member's key, its colon consumed; the caller reads or skips the value. `None` at the end.
-    #[expect(clippy::inline_always, reason = "measured: a call per key costs a tenth of reading a frame")]
+    #[expect(clippy::inline_always, reason = "measured: a literal that goes through memory stalls every key")]
     #[inline(always)]
     pub fn key(&mut self, items: &mut Items) -> Scan<Option<Literal<'a>>> {
         if self.peek() == Some(b'}') {
             self.pos += 1;
             return Ok(None);
         }
-        if let Some(key) = self.quick_key(items) {
-            return Ok(Some(key));
-        }
-        self.slow_key(items)
-    }
-
-    /// A short key without escapes, written without white space, as nearly every key is.
-    #[expect(clippy::inline_always, reason = "as for `key`")]
-    #[inline(always)]
-    fn quick_key(&mut self, items: &mut Items) -> Option<Literal<'a>> {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let rest = self.buf.get(self.pos..)?;
-            let rest = if items.first { rest } else { rest.strip_prefix(b",")? };
-            let inside = rest.strip_prefix(b"\"")?;
-            let (stop, top) = find_in_block(inside.first_chunk::<16>()?);
-            let at = stop.trailing_zeros() as usize;
-            // Beyond sixteen where nothing was found; seventeen bytes need not be there.
-            if at >= 16 || inside.get(at..at + 2)? != b"\":" {
-                return None;
-            }
-            self.pos += usize::from(!items.first) + at + 3;
+        // Compact JSON, as nearly all is: a comma, a quote.
+        let skip = usize::from(!items.first);
+        let is_compact = (items.first || self.peek() == Some(b',')) && self.buf.get(self.pos + skip) == Some(&b'"');
+        if is_compact {
+            self.pos += skip;
             items.first = false;
-            Some(Literal { raw: &inside[..at], escaped: false, ascii: top & ((1 << at) - 1) == 0 })
+        } else if !self.open_key(items)? {
+            return Ok(None);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        None
+        let key = self.string_body()?;
+        if self.peek() != Some(b':') {
+            self.space();
+            if self.peek() != Some(b':') {
+                return self.fail("a colon");
+            }
+        }
+        self.pos += 1;
+        Ok(Some(key))
     }
 
-    fn slow_key(&mut self, items: &mut Items) -> Scan<Option<Literal<'a>>> {
+    /// Goes to the opening quote of the next key; false at the end of the object.
+    fn open_key(&mut self, items: &mut Items) -> Scan<bool> {
         self.space();
         if self.peek() == Some(b'}') {
             self.pos += 1;
-            return Ok(None);
+            return Ok(false);
         }
         if items.first {
             items.first = false;
@@ -307,16 +301,7 @@ impl<'a> Scanner<'a> {
             self.pos += 1;
             self.space();
         }
-        if self.peek() != Some(b'"') {
-            return self.fail("a key");
-        }
-        let key = self.string_body()?;
-        self.space();
-        if self.peek() != Some(b':') {
-            return self.fail("a colon");
-        }
-        self.pos += 1;
-        Ok(Some(key))
+        if self.peek() == Some(b'"') { Ok(true) } else { self.fail("a key") }
     }
 
     /// Whether another item follows; the caller reads or skips it. False at the end.
@@ -471,64 +456,80 @@ impl<'a> Scanner<'a> {
     }
 
     /// The inside of the string whose opening quote is the next byte. Most are keys and short words: those that end within
-    /// sixteen bytes, without an escape, are taken here.
-    #[inline]
+    /// sixteen bytes, without an escape, are taken here. Length and flags stay in registers on every way: a literal that is put
+    /// together in memory and read back at once costs more than finding it.
+    #[expect(clippy::inline_always, reason = "measured: see above")]
+    #[inline(always)]
     fn string_body(&mut self) -> Scan<Literal<'a>> {
         debug_assert_eq!(self.peek(), Some(b'"'));
-        #[cfg(target_arch = "x86_64")]
-        if let Some(block) = self.buf[self.pos + 1..].first_chunk::<16>() {
-            let (stop, top) = find_in_block(block);
-            let at = stop.trailing_zeros() as usize;
-            // Beyond sixteen where nothing was found.
-            if block.get(at) == Some(&b'"') {
-                self.pos += at + 2;
-                return Ok(Literal { raw: &block[..at], escaped: false, ascii: top & ((1 << at) - 1) == 0 });
-            }
+        let start = self.pos + 1;
+        let found = match self.short_string(start) {
+            Some(found) => found,
+            None => self.long_string(start),
+        };
+        if found == Found::NOT_A_STRING {
+            return Err(self.string_error(start));
         }
-        self.long_string_body()
+        let raw = &self.buf[start..start + found.len()];
+        Ok(Literal { raw, escaped: found.escaped(), ascii: found.ascii() })
     }
 
-    fn long_string_body(&mut self) -> Scan<Literal<'a>> {
-        let start = self.pos + 1;
+    #[expect(clippy::inline_always, reason = "measured: see `string_body`")]
+    #[inline(always)]
+    fn short_string(&mut self, start: usize) -> Option<Found> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(block) = self.buf.get(start..).and_then(<[u8]>::first_chunk::<16>) {
+            let (stop, top) = find_in_block(block);
+            // Beyond sixteen where nothing was found.
+            let at = stop.trailing_zeros() as usize;
+            if block.get(at) == Some(&b'"') {
+                self.pos = start + at + 1;
+                return Some(Found::new(at, false, top & ((1 << at) - 1) == 0));
+            }
+        }
+        None
+    }
+
+    fn long_string(&mut self, start: usize) -> Found {
         let mut pos = start;
-        let mut escaped = false;
-        let mut high = false;
+        let (mut escaped, mut high) = (false, false);
         loop {
             let stop = find_special(self.buf, pos, &mut high);
             match self.buf.get(stop) {
                 Some(b'"') => {
                     self.pos = stop + 1;
-                    return Ok(Literal { raw: &self.buf[start..stop], escaped, ascii: !high });
+                    return Found::new(stop - start, escaped, !high);
                 }
                 Some(b'\\') => {
                     escaped = true;
-                    pos = stop + 2;
-                    match self.buf.get(stop + 1) {
-                        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {}
-                        Some(b'u') => {
-                            let hex = self.buf.get(stop + 2..stop + 6);
-                            if !hex.is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit)) {
-                                self.pos = stop;
-                                return self.fail("four hex digits");
-                            }
-                            pos = stop + 6;
-                        }
-                        _ => {
-                            self.pos = stop;
-                            return self.fail("an escape");
-                        }
+                    match escape_len(&self.buf[stop..]) {
+                        Some(len) => pos = stop + len,
+                        None => return Found::NOT_A_STRING,
                     }
                 }
-                Some(_) => {
-                    self.pos = stop;
-                    return self.fail("no bare control character");
-                }
-                None => {
-                    self.pos = self.buf.len();
-                    return self.fail("a closing quote");
-                }
+                _ => return Found::NOT_A_STRING,
             }
         }
+    }
+
+    /// Why no string starts before `start`: looked for again, since it is rare.
+    #[cold]
+    fn string_error(&mut self, start: usize) -> Malformed {
+        let mut pos = start;
+        let what = loop {
+            let stop = find_special(self.buf, pos, &mut false);
+            self.pos = stop;
+            match self.buf.get(stop) {
+                Some(b'\\') => match escape_len(&self.buf[stop..]) {
+                    Some(len) => pos = stop + len,
+                    None if self.buf.get(stop + 1) == Some(&b'u') => break "four hex digits",
+                    None => break "an escape",
+                },
+                Some(_) => break "no bare control character",
+                None => break "a closing quote",
+            }
+        };
+        Malformed { at: self.pos, what }
     }
 
     fn digits(&mut self) {
@@ -570,6 +571,43 @@ impl<'a> Scanner<'a> {
     #[cold]
     fn fail<T>(&self, what: &'static str) -> Scan<T> {
         Err(Malformed { at: self.pos, what })
+    }
+}
+
+/// Length and flags of a string's inside, in one register.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Found(u64);
+
+impl Found {
+    const NOT_A_STRING: Found = Found(u64::MAX);
+
+    #[inline]
+    fn new(len: usize, escaped: bool, ascii: bool) -> Found {
+        Found((len as u64) << 2 | u64::from(escaped) << 1 | u64::from(ascii))
+    }
+
+    #[inline]
+    fn len(self) -> usize {
+        (self.0 >> 2) as usize
+    }
+
+    #[inline]
+    fn escaped(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    #[inline]
+    fn ascii(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+/// The bytes of the escape at the start of `s`, if it is well formed.
+fn escape_len(s: &[u8]) -> Option<usize> {
+    match s.get(1)? {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
+        b'u' => s.get(2..6)?.iter().all(u8::is_ascii_hexdigit).then_some(6),
+        _ => None,
     }
 }
 
