@@ -43,14 +43,14 @@ fn a_whole_request_in_each_protocol() {
             {"role": "tool", "parts": [{"type": "tool_result", "call_id": "c1", "is_error": true, "parts": [{"type": "text", "text": "no"}]}]},
         ],
         "tools": [{"name": "f", "description": "d", "raw_schema": {"type": "object"}, "kind": "function", "strict": true}],
-        "options": {"stream": true, "max_output_tokens": 9, "temperature": 0.5, "stop": ["Z"], "seed": 7,
+        "options": {"stream": true, "max_output_tokens": 99, "temperature": 0.5, "stop": ["Z"], "seed": 7,
             "tool_choice": {"mode": "tool", "name": "f"}, "parallel_tool_calls": false, "user": "u",
             "response_format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true}},
     });
     let (chat, losses) = got(&request, CHAT);
     assert_eq!(
         chat,
-        json!({"model": "up", "stream": true, "stream_options": {"include_usage": true}, "max_completion_tokens": 9,
+        json!({"model": "up", "stream": true, "stream_options": {"include_usage": true}, "max_completion_tokens": 99,
             "temperature": 0.5, "seed": 7, "stop": ["Z"], "safety_identifier": "u",
             "response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": {"type": "object"}}},
             "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true}}],
@@ -109,7 +109,8 @@ fn continuations_join_the_reasoning_before_them_and_stay_with_their_row() {
     assert!(losses.contains(&"dropped messages[].parts[].data".to_owned()), "{losses:?}");
     let (body, _) = got(&turn(&parts("acme")), RESPONSES);
     assert_eq!(body["input"], json!([{"type": "message", "role": "assistant", "content": "a"}]));
-    let encrypted = json!([{"type": "continuation", "family": "openai_responses", "form": "encrypted", "data": "enc"}]);
+    let encrypted = json!([{"type": "continuation", "family": "openai_responses", "form": "encrypted", "data": "enc"},
+        {"type": "text", "text": "a"}]);
     let (body, _) = got(&turn(&encrypted), RESPONSES);
     assert_eq!(body["input"][0]["encrypted_content"], "enc");
 }

@@ -244,7 +244,7 @@ fn messages_to_responses_keeps_pictures_in_results() {
 fn continuations_go_back_to_the_row_that_gave_them() {
     let wrapped = |form, provider| continuation::wrap(RESPONSES, form, Some(provider), "blob");
     let signed = |signature: &str| {
-        json!({"max_tokens": 1, "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": [
+        json!({"max_tokens": 99, "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": [
             {"type": "thinking", "thinking": "hm", "signature": signature},
             {"type": "text", "text": "a"}]}, {"role": "user", "content": "b"}]})
     };
@@ -534,6 +534,30 @@ fn what_the_system_says_in_mid_conversation_stands_where_messages_takes_it() {
     let (body, losses) = got(&chat, CHAT, MESSAGES);
     assert_eq!(body["messages"][2], json!({"role": "user", "content": [text("d"), text("e")]}));
     assert_eq!(losses, ["approximated messages[].role"]);
+}
+
+#[test]
+fn what_the_vendors_are_known_to_refuse_is_not_sent() {
+    // A schema that does not say that it is an object.
+    let tool = |parameters: Value| json!({"type": "function", "function": {"name": "f", "parameters": parameters}});
+    let chat = json!({"messages": [], "tools": [tool(json!({})), tool(json!({"properties": {"type": {}}}))]});
+    let (body, _) = got(&chat, CHAT, MESSAGES);
+    assert_eq!(body["tools"][0]["input_schema"], json!({"type": "object"}));
+    assert_eq!(body["tools"][1]["input_schema"], json!({"type": "object", "properties": {"type": {}}}));
+    // A limit below what Responses takes.
+    let (body, losses) = got(&json!({"messages": [], "max_tokens": 1}), MESSAGES, RESPONSES);
+    assert_eq!(body["max_output_tokens"], 16);
+    assert_eq!(losses, ["approximated max_tokens"]);
+    assert_eq!(got(&json!({"messages": [], "max_tokens": 1}), MESSAGES, CHAT).0["max_completion_tokens"], 1);
+    // A turn that ends in its reasoning.
+    let signed = continuation::wrap(RESPONSES, ContinuationForm::Encrypted, Some("acme"), "blob");
+    let thought = json!({"type": "thinking", "thinking": "hm", "signature": signed});
+    let turn = |content: Value| json!({"max_tokens": 99, "messages": [{"role": "assistant", "content": content}]});
+    let (body, losses) = got(&turn(json!([{"type": "text", "text": "a"}, thought])), MESSAGES, RESPONSES);
+    assert_eq!(body["input"], json!([{"type": "message", "role": "assistant", "content": "a"}]));
+    assert!(losses.contains(&"dropped messages[].reasoning".to_owned()), "{losses:?}");
+    let (body, _) = got(&turn(json!([thought, {"type": "text", "text": "a"}])), MESSAGES, RESPONSES);
+    assert_eq!(body["input"][0]["type"], "reasoning");
 }
 
 #[test]

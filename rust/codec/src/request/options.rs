@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use super::error::{Res, shown};
 use super::flags::{Flag, TargetFlags};
-use super::ids;
 use super::neutral::{Choice, Format, Grammar, Input, Message, Options, Part, Request, Role, Str, Thinking, Tool};
 use super::reader::Reader;
+use super::{ids, pairing};
 use crate::event::Protocol;
 use crate::json::{Scanner, Value};
 use crate::loss::LossAction;
@@ -17,6 +17,16 @@ pub(super) fn whole<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, key: &str) -> R
     let raw = s.number()?;
     if crate::json::count(raw).is_none() {
         return r.expected(key, "a whole number");
+    }
+    Ok(raw)
+}
+
+/// The limit on the answer, as its bytes. Responses refuses less than 16, which clients send to try a key.
+pub(super) fn limit<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, key: &str) -> Res<&'a [u8]> {
+    let raw = whole(r, s, key)?;
+    if r.is_to(Protocol::OpenaiResponses) && crate::json::count(raw).is_some_and(|n| n < 16) {
+        r.loss(LossAction::Approximated, key);
+        return Ok(b"16");
     }
     Ok(raw)
 }
@@ -268,8 +278,23 @@ pub(super) fn fits(r: &mut Reader<'_>, role: Role, parts: &[Part<'_>], key: &str
     r.refuse(&format!("{key}[{at}]"), &format!("{who} cannot hold this in the target's protocol"))
 }
 
+/// Takes reasoning out that nothing follows in its turn: Messages refuses a turn that ends in it, and Responses wants the
+/// item that it led to.
+fn trailing_thought(r: &mut Reader<'_>, messages: &mut [Message<'_>]) {
+    for message in messages.iter_mut().filter(|m| m.role == Role::Assistant) {
+        let before = message.parts.len();
+        while message.parts.pop_if(|p| matches!(p, Part::Reasoning(_))).is_some() {}
+        if message.parts.len() < before {
+            let path = format!("{}[].reasoning", r.list);
+            r.loss(LossAction::Dropped, &path);
+        }
+    }
+}
+
 /// What can be judged only once a request has been read whole.
 pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
+    request.messages = pairing::merged(std::mem::take(&mut request.messages));
+    trailing_thought(r, &mut request.messages);
     let o = &mut request.options;
     let lists = !r.is_to(Protocol::AnthropicMessages) && r.has(Flag::AllowedTools);
     if let Some(allowed) = o.allowed.take_if(|_| !lists) {

@@ -76,6 +76,21 @@ pub(super) fn splice(out: &mut Vec<u8>, start: usize, extra: Option<&[u8]>) {
     out.push(b'}');
 }
 
+/// Whether a raw object has this key at its top.
+pub(super) fn has_key(object: &[u8], wanted: &str) -> bool {
+    let mut s = Scanner::new(object);
+    let Ok(mut items) = s.object() else { return false };
+    while let Ok(Some(key)) = s.key(&mut items) {
+        if key.is(wanted) {
+            return true;
+        }
+        if s.skip().is_err() {
+            break;
+        }
+    }
+    false
+}
+
 fn keys(object: &[u8]) -> HashSet<String> {
     let mut keys = HashSet::new();
     let mut s = Scanner::new(object);

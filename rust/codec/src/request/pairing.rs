@@ -54,7 +54,8 @@ struct Group<'a> {
     rest: Vec<Message<'a>>,
 }
 
-fn merged(messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
+/// Joins assistant messages that follow one another.
+pub(super) fn merged(messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
     let mut out: Vec<Message<'_>> = Vec::with_capacity(messages.len());
     for message in messages {
         match out.last_mut() {

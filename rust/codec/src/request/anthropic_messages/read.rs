@@ -26,7 +26,7 @@ pub(in super::super) fn read<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res
                 messages(r, s, &mut request.messages)?;
             }
             "system" => system = Some(blocks::content(r, s, "system", 0)?),
-            "max_tokens" => o.max_tokens = Some(options::whole(r, s, key)?),
+            "max_tokens" => o.max_tokens = Some(options::limit(r, s, key)?),
             "metadata" => metadata(r, s, o)?,
             "output_config" => output(r, s, o)?,
             "service_tier" => tier(r, s, o)?,

@@ -183,7 +183,15 @@ fn write_tool(tool: &Tool<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
     out::str_if(o, "description", tool.description.as_ref());
     match tool.schema {
         _ if tool.custom => out::raw(o, "input_schema", WRAPPED_SCHEMA),
-        Some(schema) => out::raw(o, "input_schema", schema),
+        Some(schema) => {
+            out::key(o, "input_schema");
+            let at = o.len();
+            o.extend_from_slice(schema);
+            // It has to say what it is, which the other protocols take for granted.
+            if !out::has_key(schema, "type") {
+                out::splice(o, at, Some(b"{\"type\":\"object\"}"));
+            }
+        }
         None => out::raw(o, "input_schema", b"{\"type\":\"object\",\"properties\":{}}"),
     }
     if let Some(strict) = tool.strict.filter(|_| flags.has(Flag::Strict)) {

@@ -47,7 +47,7 @@ fn read_options<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>
     while let Some(key) = r.next(s, &mut open)? {
         match key {
             "stream" => o.stream = s.boolean()?,
-            "max_output_tokens" => o.max_tokens = Some(options::whole(r, s, key)?),
+            "max_output_tokens" => o.max_tokens = Some(options::limit(r, s, key)?),
             "temperature" if r.is_to(Protocol::AnthropicMessages) => options::temperature(r, s, o)?,
             "stop" => o.stop = r.strings(s, "stop")?,
             "tool_choice" => choice(r, s, o)?,

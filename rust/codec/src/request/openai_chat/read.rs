@@ -40,7 +40,7 @@ pub(in super::super) fn read<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res
             })?,
             "tool_choice" | "function_call" => choice(r, s, key, o)?,
             "max_completion_tokens" | "max_tokens" => {
-                let most = options::whole(r, s, key)?;
+                let most = options::limit(r, s, key)?;
                 // The newer name wins, whichever comes first.
                 if o.max_tokens.is_some() {
                     r.loss(LossAction::Dropped, "max_tokens");
