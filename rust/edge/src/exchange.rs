@@ -6,6 +6,7 @@
 //!
 //! No choice of an attempt may be added here.
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -84,16 +85,18 @@ impl Exchange<'_> {
     async fn attempts(&mut self, plan: Plan, ledger: &mut Ledger) -> Next {
         let Plan { token, mut spec, client_protocol, relay } = plan;
         let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let mut made = Made::default();
+        let made = RefCell::new(Made::default());
         loop {
             if spec.delay > Duration::ZERO && while_there(self.client, sleep(spec.delay)).await.is_err() {
                 return Next::Drop;
             }
-            if let Err(error) = made.make(&self.request, &spec.body) {
+            let making = made.borrow_mut().make(&self.request, &mut spec.body);
+            if let Err(error) = making {
                 return self.refuse_body(&error, ledger);
             }
-            ledger.account.losses.clone_from(&made.losses);
+            ledger.account.losses.clone_from(&made.borrow().losses);
             ledger.account.attempts += 1;
+            let kernel_spec = upstream::kernel_spec(&mut spec, made.borrow().pieces.clone());
             let terms = Terms {
                 request: &self.request,
                 spec: &spec,
@@ -103,9 +106,9 @@ impl Exchange<'_> {
                 http10: self.http10,
                 manner: self.manner,
                 created,
-                losses: &made.losses,
+                made: &made,
             };
-            let outcome = match upstream::kernel_spec(&spec, made.pieces.clone()) {
+            let outcome = match kernel_spec {
                 Ok(kernel_spec) => {
                     let attempt = self.worker.kernel.attempt(kernel_spec);
                     let attempt = if spec.fresh_connection { attempt.on_fresh_connection() } else { attempt };

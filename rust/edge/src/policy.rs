@@ -65,9 +65,9 @@ pub enum Relay {
     Opaque,
 }
 
-/// Bytes that are never printed.
+/// Text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub Vec<u8>);
+pub struct Secret(pub String);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

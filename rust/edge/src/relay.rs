@@ -28,7 +28,7 @@ use crate::outcome::{Failed, Outcome};
 use crate::policy::OwnedError;
 use crate::reading::{Kind, Reading};
 use crate::settle::Ledger;
-use crate::terms::Terms;
+use crate::terms::{JSON, Terms};
 use crate::upstream;
 
 pub(crate) struct Relay<'a> {
@@ -41,7 +41,10 @@ pub(crate) struct Relay<'a> {
 
 /// An answer whose head has come.
 struct Answer {
-    head: Head,
+    status: u16,
+    content_type: Option<String>,
+    /// The headers that rule R18 lets pass.
+    passed: Vec<(String, String)>,
     reading: Reading,
     /// The client gets a stream.
     streams: bool,
@@ -139,11 +142,15 @@ impl Run<'_> {
 
     fn begin(&mut self, head: Head) {
         let terms = self.relay.terms;
-        let kind = terms.kind(&head);
+        let content_type = head.header("content-type").map(str::to_owned);
+        let passed = head.passed().into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        let kind = terms.kind(head.status, content_type.as_deref());
         let streams = terms.stream && matches!(kind, Kind::Frames(_) | Kind::Events(_));
-        let decoder = upstream::decoder(terms.spec, head.status, &head.headers);
+        let decoder = upstream::decoder(terms.spec, head.status, head.headers);
         self.answer = Some(Answer {
-            head,
+            status: head.status,
+            content_type,
+            passed,
             reading: Reading::new(decoder, kind),
             streams,
             before: Vec::new(),
@@ -299,10 +306,8 @@ impl Run<'_> {
         if error.phase == ErrorPhase::Streaming {
             error.phase = ErrorPhase::BeforeCommit;
         }
-        let passed = answer.head.passed();
-        let headers = passed.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
         let told = matches!(answer.reading.kind, Kind::Failure).then(|| take(&mut answer.before));
-        let content_type = answer.head.header("content-type").unwrap_or("application/json").to_owned();
+        let content_type = answer.content_type.clone().unwrap_or_else(|| JSON.to_owned());
         let (sent, received, reused) = match (&self.attempt, failure) {
             (_, Some(f)) => (f.bytes_sent, f.bytes_received, f.reused_socket),
             (Some(a), None) => (a.bytes_sent(), a.bytes_received(), a.reused_socket()),
@@ -310,7 +315,7 @@ impl Run<'_> {
         };
         self.over = Some(Outcome::Failed(Box::new(Failed {
             error,
-            headers,
+            headers: answer.passed.clone(),
             bytes_sent: sent,
             bytes_received: received,
             reused_socket: reused,
@@ -329,16 +334,17 @@ impl Run<'_> {
         };
         answer.framing = if body == BodyKind::Chunked { Framing::Chunked } else { Framing::Plain };
         answer.committed = true;
-        let start = ResponseStart { status: answer.head.status, body, close: terms.manner.close };
-        let headers = terms.headers(&answer.head, answer.streams, &answer.reading.kind);
+        let start = ResponseStart { status: answer.status, body, close: terms.manner.close };
+        let own = terms.headers(answer.content_type.as_deref(), answer.streams, &answer.reading.kind);
         let written = self.relay.client.stage(|out| {
             let id = (id_header(terms.request.protocol), terms.request.id.as_str());
-            let named = headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(id.0));
-            let all = headers.iter().map(|(n, v)| (n.as_ref(), v.as_bytes()));
-            response(out, start, all.chain((!named).then_some((id.0, id.1.as_bytes()))))
+            let named = answer.passed.iter().any(|(n, _)| n.eq_ignore_ascii_case(id.0));
+            let own = own.iter().map(|(n, v)| (*n, v.as_bytes()));
+            let passed = answer.passed.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
+            response(out, start, own.chain(passed).chain((!named).then_some((id.0, id.1.as_bytes()))))
         });
-        terms.request.release_body();
-        self.relay.ledger.first_byte(answer.head.status);
+        terms.release_body();
+        self.relay.ledger.first_byte(answer.status);
         let before = take(&mut answer.before);
         let sent = self.relay.client.send(answer.framing, &[&before], last);
         self.wrote_at = Instant::now();
@@ -384,8 +390,7 @@ impl Run<'_> {
         account.bytes_sent += self.attempt.take().map_or(0, |a| a.bytes_sent());
         if let Some(mut answer) = self.answer.take() {
             account.bytes_received += answer.reading.bytes;
-            let passed = answer.head.passed();
-            account.headers = passed.into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+            account.headers = take(&mut answer.passed);
             if matches!(outcome, Outcome::Gone) {
                 answer.reading.abort();
             }

@@ -3,17 +3,18 @@
 //! No socket and no clock may be added here.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
+use headrace_codec::Protocol;
 use headrace_codec::encode::{Encoder, EncoderConfig, error_end};
 use headrace_codec::loss::Loss;
-use headrace_codec::{Protocol, headers};
-use headrace_kernel::Head;
 
 use crate::answer::Manner;
 use crate::limits;
 use crate::policy::{AttemptSpec, OwnedError, Relay};
 use crate::reading::{Kind, Tally};
 use crate::request::ClientRequest;
+use crate::upstream::Made;
 
 pub(crate) struct Terms<'a> {
     pub request: &'a ClientRequest,
@@ -26,21 +27,19 @@ pub(crate) struct Terms<'a> {
     pub manner: Manner,
     /// Unix time in seconds.
     pub created: u64,
-    /// Of the request's translation.
-    pub losses: &'a [Loss],
+    /// What was sent, until the answer commits.
+    pub made: &'a RefCell<Made>,
 }
-
-type HeaderLine<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 impl Terms<'_> {
     /// How an answer with this head is read.
-    pub(crate) fn kind(&self, head: &Head) -> Kind {
-        if !(200..300).contains(&head.status) {
+    pub(crate) fn kind(&self, status: u16, content_type: Option<&str>) -> Kind {
+        if !(200..300).contains(&status) {
             return Kind::Failure;
         }
         // An upstream that says it streams where no stream was asked for, or the reverse, is encoded anew: the client
         // gets what it asked for. Other types say nothing: vendors send streams as text or bytes, too.
-        let said = head.header("content-type").map_or("", media_type);
+        let said = content_type.map_or("", media_type);
         let as_asked = !said.eq_ignore_ascii_case(if self.stream { JSON } else { EVENT_STREAM });
         match self.relay {
             Relay::Opaque => Kind::Opaque,
@@ -74,27 +73,34 @@ impl Terms<'_> {
         }
     }
 
-    /// The headers of the answer, but for its framing and the request's id.
-    pub(crate) fn headers<'h>(&self, head: &'h Head, streams: bool, kind: &Kind) -> Vec<HeaderLine<'h>> {
-        fn line<'h>(name: &'h str, value: &'h str) -> HeaderLine<'h> {
-            (Cow::Borrowed(name), Cow::Borrowed(value))
-        }
+    /// The headers of the answer that are ours, but for its framing and the request's id. `said`: the upstream's content type.
+    pub(crate) fn headers<'h>(
+        &self,
+        said: Option<&'h str>,
+        streams: bool,
+        kind: &Kind,
+    ) -> Vec<(&'h str, Cow<'h, str>)> {
         let default = if streams { EVENT_STREAM } else { JSON };
         let own = match kind {
             Kind::Events(_) => None,
             // A stream is told as one, whatever the upstream called it.
-            _ => head.header("content-type").filter(|own| !streams || media_type(own).eq_ignore_ascii_case(default)),
+            _ => said.filter(|own| !streams || media_type(own).eq_ignore_ascii_case(default)),
         };
-        let mut lines = vec![line("content-type", own.unwrap_or(default))];
+        let mut lines = vec![("content-type", Cow::Borrowed(own.unwrap_or(default)))];
         if streams {
-            lines.extend([line("cache-control", "no-cache"), line("x-accel-buffering", "no")]);
+            lines.extend([("cache-control", Cow::Borrowed("no-cache")), ("x-accel-buffering", Cow::Borrowed("no"))]);
         }
-        lines.extend(headers::filter(&head.headers).into_iter().map(|(name, value)| line(name, value)));
-        let losses = loss_header(self.losses);
+        let losses = loss_header(&self.made.borrow().losses);
         if !losses.is_empty() {
-            lines.push((Cow::Borrowed("x-headrace-loss"), Cow::Owned(losses)));
+            lines.push(("x-headrace-loss", Cow::Owned(losses)));
         }
         lines
+    }
+
+    /// The answer has committed: a stream of an hour holds no prompt.
+    pub(crate) fn release_body(&self) {
+        self.request.release_body();
+        self.made.borrow_mut().release();
     }
 
     /// The end of a stream that was cut, in the client's protocol.
@@ -133,7 +139,7 @@ fn loss_header(losses: &[Loss]) -> String {
 }
 
 const EVENT_STREAM: &str = "text/event-stream";
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 
 #[cfg(test)]
 mod tests {

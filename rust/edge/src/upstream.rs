@@ -6,6 +6,7 @@
 //!
 //! No socket is read here.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,11 +29,11 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Makes the body of `source`, unless it is the one that was made last.
-    pub(crate) fn make(&mut self, request: &ClientRequest, source: &BodySource) -> Result<(), RequestError> {
+    /// Makes the body of `source`, unless it is the one that was made last. Bytes are taken out of it.
+    pub(crate) fn make(&mut self, request: &ClientRequest, source: &mut BodySource) -> Result<(), RequestError> {
         let recipe = match source {
             BodySource::Bytes(bytes) => {
-                *self = Made { recipe: None, pieces: vec![Bytes::from(bytes.clone())], losses: Vec::new() };
+                *self = Made { recipe: None, pieces: vec![Bytes::from(take(bytes))], losses: Vec::new() };
                 return Ok(());
             }
             BodySource::Recipe(recipe) => recipe,
@@ -62,6 +63,12 @@ impl Made {
         *self = Made { recipe: Some(Arc::clone(recipe)), pieces, losses };
         Ok(())
     }
+
+    /// Lets go of the body; the losses stay.
+    pub(crate) fn release(&mut self) {
+        self.recipe = None;
+        self.pieces = Vec::new();
+    }
 }
 
 struct SharedBody(Arc<Vec<u8>>);
@@ -77,15 +84,11 @@ fn part_of(whole: &Bytes, piece: &[u8]) -> Bytes {
     if whole.as_ptr_range().contains(&piece.as_ptr()) { whole.slice_ref(piece) } else { Bytes::copy_from_slice(piece) }
 }
 
-/// What the kernel is to send.
-pub(crate) fn kernel_spec(spec: &AttemptSpec, body: Vec<Bytes>) -> Result<KernelSpec, Box<OwnedError>> {
+/// What the kernel is to send. It takes the headers, which nobody else needs.
+pub(crate) fn kernel_spec(spec: &mut AttemptSpec, body: Vec<Bytes>) -> Result<KernelSpec, Box<OwnedError>> {
     let unsendable = |message: &str| Box::new(OwnedError::new(ErrorKind::BadRequest, ErrorPhase::Request, message));
     let url = Url::parse(&spec.url).map_err(|e| unsendable(&e.to_string()))?;
-    let mut headers = Vec::with_capacity(spec.headers.len());
-    for (name, value) in &spec.headers {
-        let value = String::from_utf8(value.0.clone()).map_err(|_| unsendable("a header's value is not text"))?;
-        headers.push((name.clone(), value));
-    }
+    let headers = take(&mut spec.headers).into_iter().map(|(name, value)| (name, value.0)).collect();
     let d = &spec.deadlines;
     let deadlines = KernelDeadlines {
         connect: d.connect,
@@ -94,14 +97,14 @@ pub(crate) fn kernel_spec(spec: &AttemptSpec, body: Vec<Bytes>) -> Result<Kernel
         content: d.content,
         total: d.total,
     };
-    Ok(KernelSpec { method: spec.method.clone(), url, headers, body, deadlines })
+    Ok(KernelSpec { method: take(&mut spec.method), url, headers, body, deadlines })
 }
 
 /// The decoder of an answer to `spec`.
-pub(crate) fn decoder(spec: &AttemptSpec, status: u16, headers: &[(String, String)]) -> Decoder {
+pub(crate) fn decoder(spec: &AttemptSpec, status: u16, headers: Vec<(String, String)>) -> Decoder {
     let mut config = DecoderConfig::new(spec.protocol);
     config.status = status;
-    config.headers = headers.to_vec();
+    config.headers = headers;
     config.think_tags = spec.think_tags;
     config.provider.clone_from(&spec.provider);
     Decoder::new(config)

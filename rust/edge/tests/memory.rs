@@ -1,9 +1,15 @@
-//! What slow clients cost: alone in its process, since it looks at the memory of all of it.
+//! What slow clients and open streams cost: alone in its process, since it looks at the memory of all of it.
 
 mod support;
 
-use headrace_scripted::{Reply, Script, Upstream};
+use std::sync::{Mutex, PoisonError};
+
+use headrace_codec::Protocol;
+use headrace_scripted::{Play, Reply, Script, Upstream};
 use support::*;
+
+/// One at a time: they look at the same process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Resident memory of this process, in bytes.
 fn resident() -> usize {
@@ -14,6 +20,7 @@ fn resident() -> usize {
 
 #[test]
 fn a_hundred_slow_readers_cost_a_bounded_buffer_each() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // One rendered reply of 20 MB, shared by all.
     let body = [chunk(&"b".repeat(64 << 10)).repeat(320).as_str(), FINISH, DONE].concat();
     let up = Upstream::start(Script::always(Reply::stream().data(body).end())).unwrap();
@@ -39,4 +46,39 @@ fn a_hundred_slow_readers_cost_a_bounded_buffer_each() {
     drop(clients);
     assert!(up.wait(LIMIT, |f| f.open_connections() == 0));
     policy.until(|n| n.settlements.len() == readers);
+}
+
+#[test]
+fn an_open_stream_holds_no_prompt() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for protocol in [None, Some(Protocol::OpenaiChat)] {
+        let up = Upstream::start(Script::always(Reply::stream().data(chunk("one")).play(Play::Stall).end()).record(0))
+            .unwrap();
+        let url = up.url(CHAT);
+        let policy = TestPolicy::always(move |request| match protocol {
+            None => verbatim(&url, request),
+            Some(protocol) => {
+                let spec = spec(&url, request, protocol);
+                headrace_edge::policy::Plan { spec, ..normalised(&url, request, protocol) }
+            }
+        });
+        let edge = start(&policy);
+        let prompt = "p".repeat(1 << 20);
+        let message = format!(r#"{{"role":"user","content":"{prompt}"}}"#);
+        let ask = format!(r#"{{"model":"m","stream":true,"max_tokens":9,"messages":[{message}]}}"#);
+        let path = if protocol.is_none() { CHAT } else { "/v1/messages" };
+        let request = post(path, &ask);
+        let open = || {
+            let mut client = Client::to(edge.address());
+            client.send(&request).until("one");
+            client
+        };
+        let first = open();
+        let before = resident();
+        let streams = 40;
+        let clients: Vec<Client> = (0..streams).map(|_| open()).collect();
+        let each = resident().saturating_sub(before) / streams;
+        assert!(each < 128 << 10, "{each} bytes for each open stream, {protocol:?}");
+        drop((first, clients));
+    }
 }

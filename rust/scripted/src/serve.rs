@@ -94,6 +94,8 @@ impl<'a, S: Peer> Connection<'a, S> {
             let (seen, keep_alive) = self.request().await?;
             let reply = self.script.answer(&seen);
             self.shared.tell_request(&seen);
+            // A reply may last for hours.
+            drop(seen);
             for play in reply.plays() {
                 if !self.play(play).await? {
                     return Ok(());

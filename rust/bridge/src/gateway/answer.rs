@@ -66,7 +66,7 @@ fn headers(value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Secret)>> {
     let mut list = Vec::with_capacity(value.len()?);
     for pair in value.try_iter()? {
         let (name, value): (String, Bound<'_, PyString>) = pair?.extract()?;
-        list.push((name, Secret(value.to_str()?.as_bytes().to_vec())));
+        list.push((name, Secret(value.to_str()?.to_owned())));
     }
     Ok(list)
 }

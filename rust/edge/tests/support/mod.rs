@@ -125,7 +125,7 @@ pub fn spec(url: &str, request: &ClientRequest, protocol: Protocol) -> AttemptSp
     AttemptSpec {
         method: "POST".into(),
         url: url.into(),
-        headers: vec![("content-type".into(), headrace_edge::policy::Secret(b"application/json".to_vec()))],
+        headers: vec![("content-type".into(), headrace_edge::policy::Secret("application/json".into()))],
         body: BodySource::Recipe(Arc::new(recipe)),
         protocol,
         deadlines: Deadlines::default(),
