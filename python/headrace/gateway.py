@@ -11,7 +11,7 @@ Never here: bytes of a stream, a prompt, a socket.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.attempts import CredentialAttempts
@@ -44,6 +44,8 @@ _LOG = logging.getLogger("headrace.gateway")
 
 #: Bytes of JSON per token, for an estimate that says that it is one.
 BYTES_PER_TOKEN: Final = 4
+#: Runtime maps that are kept: a deployment's models times its credentials, and then some.
+RUNTIMES_LIMIT: Final = 4096
 _PROTOCOLS: Final = ("openai_chat", "openai_responses", "anthropic_messages")
 _UNAVAILABLE: Final = 503
 _OVERLOADED: Final = 529
@@ -73,6 +75,9 @@ class _Tables:
     keys: KeyRing
     #: The model lists, written once: of OpenAI's shape and of Anthropic's.
     lists: Mapping[str, bytes]
+    #: One for each that was planned: the same values again and again, and making one costs as much as looking it up
+    #: saves. Bounded by `RUNTIMES_LIMIT`.
+    runtimes: dict[tuple[str, str, str, str | None], RuntimeMap] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +202,7 @@ class Gateway:
         refused = attempts.choose(now=now, random=self._random)
         if refused is not None:
             return _in_words_of(client, refused)
-        runtime = RuntimeMap(
-            provider=row.id,
-            kind=row.definition.kind,
-            model=model,
-            base_url=row.base_url,
-            protocol=wire.protocol,
-            transport=wire.transport,
-            credential=attempts.credential,
-            settings=row.settings,
-            deadlines=row.deadlines,
-        )
+        runtime = self._runtime(row, wire, model, attempts.credential)
         prepared = wire.prepare(runtime, request)
         relay: Relay = "verbatim" if wire.protocol == client else "normalised"
         if path:
@@ -217,6 +212,26 @@ class Gateway:
         self._token += 1
         self._running[self._token] = _Running(attempts, runtime, client)
         return Plan(token=self._token, spec=spec, client_protocol=client, relay=relay)
+
+    def _runtime(self, row: _Row, wire: Capability, model: str, credential: str | None) -> RuntimeMap:
+        made = self._tables.runtimes
+        name = (row.id, wire.protocol, model, credential)
+        runtime = made.get(name)
+        if runtime is None:
+            if len(made) >= RUNTIMES_LIMIT:
+                made.clear()
+            runtime = made[name] = RuntimeMap(
+                provider=row.id,
+                kind=row.definition.kind,
+                model=model,
+                base_url=row.base_url,
+                protocol=wire.protocol,
+                transport=wire.transport,
+                credential=credential,
+                settings=row.settings,
+                deadlines=row.deadlines,
+            )
+        return runtime
 
     def _log_last(self, token: int, running: _Running) -> None:
         record = running.attempts.records[-1]

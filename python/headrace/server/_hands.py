@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace._bridge import FailureRef, RequestRef, SettlementRef
@@ -11,6 +11,7 @@ from headrace.requests import Refusal
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Coroutine
 
     from headrace._bridge import GatewayRef
     from headrace.requests import Answer, AttemptSpec, Failure, Plan, Policy, Settlement
@@ -63,10 +64,11 @@ class Hands:
                 self._settle(job)
                 continue
             answer = self._ask(job)
-            if isinstance(answer, Coroutine):
+            # What `async def` gives; an abstract class would take longer to check than a decision to make.
+            if isinstance(answer, CoroutineType):
                 self._wait_for(job, answer)
             else:
-                answers.append((job, answer))
+                answers.append((job, cast("Given", answer)))
         if answers:
             self._give(answers)
 

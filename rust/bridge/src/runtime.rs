@@ -42,7 +42,10 @@ impl Signal {
     pub fn raise(&self, id: u64) {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         ready.push(id);
-        if ready.len() == 1 {
+        let first = ready.len() == 1;
+        // Who is woken wants the lock at once.
+        drop(ready);
+        if first {
             // It fails only where the counter is full, and then it is readable already.
             let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
         }

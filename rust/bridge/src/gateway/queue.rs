@@ -68,10 +68,9 @@ impl Queue {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.takes.fetch_add(1, Relaxed);
         let mut count = [0; 8];
-        if take(&mut waiting.rung) {
-            // Not readable means that it is down already.
-            let _ = rustix::io::read(&self.bell, &mut count);
-        }
+        waiting.rung = false;
+        // It is rung after the lock was let go, so it may be up although nothing waits, or not up yet.
+        let _ = rustix::io::read(&self.bell, &mut count);
         // It may have run out since; then it is read down, and set anew with the next settlement.
         if waiting.timed && rustix::io::read(&self.timer, &mut count).is_ok() {
             waiting.timed = false;
@@ -99,6 +98,8 @@ impl Queue {
         if urgent && !waiting.rung {
             waiting.rung = true;
             self.rings.fetch_add(1, Relaxed);
+            // Who is woken wants the lock at once: with it held, each job would cost two more context switches.
+            drop(waiting);
             // Fails only where the count is full, and then the bell is up.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         } else if !urgent && !waiting.rung && !waiting.timed {

@@ -67,7 +67,8 @@ impl Pool {
             return;
         }
         let mut kept = Kept { io, since: now, draining: draining.map(|body| (body, 0)) };
-        if kept.check(now, self.limits.age) == State::Dead {
+        // One that only waits is looked at when it is taken; looking twice costs a system call per request.
+        if kept.draining.is_some() && kept.check(now, self.limits.age) == State::Dead {
             return;
         }
         if !self.kept.contains_key(endpoint) {
