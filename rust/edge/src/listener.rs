@@ -175,6 +175,7 @@ fn run(
             requests: Cell::new(0),
         });
         spawn_local(Rc::clone(&worker.desk).serve());
+        spawn_local(Rc::clone(&worker.desk).flush());
         let _ = started.send(Ok(()));
         accept(listener, &worker, stopped).await;
     });

@@ -81,11 +81,13 @@ pub(crate) struct Desk {
     mailbox: Arc<Mailbox>,
     waiting: RefCell<HashMap<u64, Waiting>>,
     last: Cell<u64>,
+    /// Something was asked since the last flush.
+    asked: Notify,
 }
 
 impl Desk {
     pub(crate) fn new(policy: Arc<dyn Policy>) -> Desk {
-        Desk { policy, mailbox: Arc::default(), waiting: RefCell::default(), last: Cell::new(0) }
+        Desk { policy, mailbox: Arc::default(), waiting: RefCell::default(), last: Cell::new(0), asked: Notify::new() }
     }
 
     /// Asks by `ask` and waits for the answer. Dropping the future gives up waiting.
@@ -95,6 +97,7 @@ impl Desk {
         self.waiting.borrow_mut().insert(key, Waiting::default());
         let seat = Seat { desk: self, key };
         ask(&*self.policy, Reply { mailbox: Arc::clone(&self.mailbox), key: Some(key) });
+        self.asked.notify_one();
         poll_fn(|cx| {
             let mut waiting = self.waiting.borrow_mut();
             let Some(slot) = waiting.get_mut(&seat.key) else { return Poll::Ready(Decision::Lost) };
@@ -105,6 +108,15 @@ impl Desk {
             Poll::Pending
         })
         .await
+    }
+
+    /// Has the policy flush what was asked, for as long as the thread lives. This task is woken behind the tasks that
+    /// are ready already: what they ask goes in the same flush.
+    pub(crate) async fn flush(self: Rc<Self>) {
+        loop {
+            self.asked.notified().await;
+            self.policy.flush();
+        }
     }
 
     /// Hands out what is posted, for as long as the thread lives.

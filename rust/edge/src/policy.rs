@@ -27,6 +27,10 @@ pub trait Policy: Send + Sync + 'static {
     /// An attempt failed before anything reached the client. The answer is another attempt or a refusal.
     fn next(&self, failure: Failure, reply: Reply);
 
+    /// Questions were asked: wakes whoever answers. Called once for all that one turn of the thread asked, soon after,
+    /// so that a busy thread wakes it once for many. Nothing to do where `decide` and `next` answer themselves.
+    fn flush(&self) {}
+
     /// A planned request ended. Also for a plan that came after its client had left.
     fn settle(&self, settlement: Settlement);
 

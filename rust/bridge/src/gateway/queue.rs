@@ -27,6 +27,8 @@ pub enum Job {
 #[derive(Default)]
 struct Waiting {
     jobs: Vec<Job>,
+    /// A question waits, and somebody for its answer.
+    urgent: bool,
     /// The bell was rung, or the timer set, since the queue was last emptied.
     rung: bool,
     timed: bool,
@@ -69,6 +71,7 @@ impl Queue {
         self.takes.fetch_add(1, Relaxed);
         let mut count = [0; 8];
         waiting.rung = false;
+        waiting.urgent = false;
         // It is rung after the lock was let go, so it may be up although nothing waits, or not up yet.
         let _ = rustix::io::read(&self.bell, &mut count);
         // It may have run out since; then it is read down, and set anew with the next settlement.
@@ -95,14 +98,8 @@ impl Queue {
     fn push(&self, job: Job, urgent: bool) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.jobs.push(job);
-        if urgent && !waiting.rung {
-            waiting.rung = true;
-            self.rings.fetch_add(1, Relaxed);
-            // Who is woken wants the lock at once: with it held, each job would cost two more context switches.
-            drop(waiting);
-            // Fails only where the count is full, and then the bell is up.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-        } else if !urgent && !waiting.rung && !waiting.timed {
+        waiting.urgent |= urgent;
+        if !waiting.urgent && !waiting.rung && !waiting.timed {
             waiting.timed = true;
             let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: SETTLE_WITHIN };
             // Fails for a time that is no time only.
@@ -120,6 +117,18 @@ impl Policy for Queue {
     fn next(&self, failure: Failure, reply: Reply) {
         self.nexts.fetch_add(1, Relaxed);
         self.push(Job::Next(Box::new(failure), reply), true);
+    }
+
+    fn flush(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.urgent && !waiting.rung {
+            waiting.rung = true;
+            self.rings.fetch_add(1, Relaxed);
+            // Who is woken wants the lock at once: with it held, each job would cost two more context switches.
+            drop(waiting);
+            // Fails only where the count is full, and then the bell is up.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
     }
 
     fn settle(&self, settlement: Settlement) {
