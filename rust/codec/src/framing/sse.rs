@@ -73,17 +73,28 @@ impl Sse {
         let mut pos = self.mark(bytes);
         // The pending event's only data line, where it lies in this read.
         let mut whole: Option<&[u8]> = None;
+        // From here on no line is known to end in this read.
+        let mut open_from = usize::MAX;
         while pos < bytes.len() {
-            if self.after_cr {
-                self.after_cr = false;
-                if bytes[pos] == b'\n' {
-                    pos += 1;
-                    continue;
-                }
+            if std::mem::take(&mut self.after_cr) && bytes[pos] == b'\n' {
+                pos += 1;
+                continue;
             }
-            // The blank line after the data comes at once.
-            let found =
-                if matches!(bytes[pos], b'\n' | b'\r') { Some(0) } else { memchr2(b'\n', b'\r', &bytes[pos..]) };
+            let plain = if self.is_idle() { plain_event(&bytes[pos..]) } else { Err(usize::MAX) };
+            if let Err(open @ 0..usize::MAX) = plain {
+                open_from = pos + open;
+            }
+            if let Ok(plain) = plain {
+                let offset = self.read + pos as u64;
+                pos += plain.len;
+                let end = self.read + pos as u64;
+                let start = std::mem::replace(&mut self.start, end);
+                if !each(Frame { name: plain.name, data: Some(plain.data), offset, start, end }) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let found = if pos < open_from { line_end(&bytes[pos..]) } else { None };
             self.check(whole, found.unwrap_or(bytes.len() - pos), self.read + pos as u64)?;
             let Some(found) = found else {
                 self.keep(&bytes[pos..], self.read + pos as u64);
@@ -143,6 +154,12 @@ impl Sse {
         if self.data_lines > 0 && (data.starts_with(b"[DONE]") || Scanner::only(data).is_ok()) {
             self.dispatch(None, self.read, each);
         }
+    }
+
+    /// Nothing of an event has come.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.line.is_empty() && self.data_lines == 0 && self.first.is_none() && self.name.is_empty()
     }
 
     /// Removes the byte order mark; returns where the stream begins in `bytes`.
@@ -237,6 +254,61 @@ impl Sse {
         self.data_lines = 0;
         more
     }
+}
+
+/// An event as nearly all are written, whole.
+struct Plain<'a> {
+    name: &'a [u8],
+    data: &'a [u8],
+    /// Bytes, its blank line included.
+    len: usize,
+}
+
+/// The event at the start of `rest`, where it is one `data` line with at most an `event` line before it, ended by bare LFs.
+/// Everything else is read line by line, to the same end; `Err` says from where on no line ends in `rest`, if that is known.
+#[inline]
+fn plain_event(rest: &[u8]) -> Result<Plain<'_>, usize> {
+    const UNKNOWN: usize = usize::MAX;
+    let (mut name, mut at) = (&b"message"[..], 0);
+    if let Some(after) = rest.strip_prefix(b"event: ") {
+        let end = line_end(after).ok_or(0usize)?;
+        if end == 0 || end > MAX_NAME || after[end] != b'\n' {
+            return Err(UNKNOWN);
+        }
+        name = &after[..end];
+        at = 7 + end + 1;
+    }
+    let after = rest[at..].strip_prefix(b"data: ").ok_or(UNKNOWN)?;
+    let end = line_end(after).ok_or(at)?;
+    // A longer one is refused there.
+    if end > MAX_FRAME - 6 || after.get(end..end + 2) != Some(b"\n\n") {
+        return Err(UNKNOWN);
+    }
+    Ok(Plain { name, data: &after[..end], len: at + 6 + end + 2 })
+}
+
+/// Where the first line of `bytes` ends. Names of events are short: they are looked for without a call.
+#[inline]
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(block) = bytes.first_chunk::<32>() {
+        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8};
+        // SAFETY: thirty-two bytes are there, the loads need no alignment, and SSE2 is part of x86-64.
+        let found = unsafe {
+            let (lf, cr) = (_mm_set1_epi8(b'\n'.cast_signed()), _mm_set1_epi8(b'\r'.cast_signed()));
+            let ends = |at: usize| {
+                let chunk = _mm_loadu_si128(block.as_ptr().add(at).cast());
+                let any = _mm_or_si128(_mm_cmpeq_epi8(chunk, lf), _mm_cmpeq_epi8(chunk, cr));
+                _mm_movemask_epi8(any).cast_unsigned()
+            };
+            ends(0) | ends(16) << 16
+        };
+        if found != 0 {
+            return Some(found.trailing_zeros() as usize);
+        }
+        return memchr2(b'\n', b'\r', &bytes[32..]).map(|at| at + 32);
+    }
+    memchr2(b'\n', b'\r', bytes)
 }
 
 #[inline]
