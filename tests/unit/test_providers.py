@@ -238,6 +238,24 @@ def test_vendors_that_refuse_the_usage_option_are_not_asked():
     request = FakeRequest()
     DEFINITIONS["zai"].capabilities[0].prepare(runtime("zai", "openai_chat"), request)
     assert request.recipes[0].edits == {}
+    assert "no_stream_options" in request.recipes[0].target_flags
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [
+        ("cerebras", "echo_reasoning"),
+        ("deepseek", "echo_reasoning_content"),
+        ("groq", "max_completion_tokens"),
+        ("moonshot", "no_required_choice"),
+        ("zai", "echo_reasoning_content"),
+    ],
+)
+def test_a_vendors_dialect_is_known(kind, flag):
+    request = FakeRequest(protocol="anthropic_messages")
+    DEFINITIONS[kind].capabilities[0].prepare(runtime(kind, "openai_chat"), request)
+    assert flag in request.recipes[0].target_flags
+    assert {name.removeprefix("no_") for name in request.recipes[0].target_flags[1:]} <= set(DIALECT_FLAGS)
 
 
 def test_a_definition_is_a_value():

@@ -81,13 +81,14 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     ):
         headers += (("anthropic-version", "2023-06-01"),)
     base = "anthropic_compatible" if runtime.protocol == "anthropic_messages" else "openai_compatible"
+    usage = () if settings.include_usage else ("no_stream_options",)
     return language_model(
         runtime,
         request,
         headers=headers,
         ask_usage=settings.include_usage,
         think_tags=settings.think_tags,
-        flags=(base, *settings.dialect),
+        flags=(base, *usage, *settings.dialect),
     )
 
 

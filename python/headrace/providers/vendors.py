@@ -16,10 +16,37 @@ __all__ = ["DEFINITIONS"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NoUsageOption(Settings):
-    """For vendors that do not know `stream_options` and tell the usage unasked."""
+class _Cerebras(Settings):
+    dialect: tuple[str, ...] = ("max_completion_tokens", "echo_reasoning")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DeepSeek(Settings):
+    """Refuses a turn that called tools and comes back without its reasoning."""
+
+    dialect: tuple[str, ...] = ("echo_reasoning_content",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moonshot(Settings):
+    """As DeepSeek; and no call can be forced."""
+
+    dialect: tuple[str, ...] = ("echo_reasoning_content", "no_required_choice")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewLimit(Settings):
+    """For vendors that call the limit as OpenAI does now."""
+
+    dialect: tuple[str, ...] = ("max_completion_tokens",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Zai(Settings):
+    """Knows no `stream_options` and tells the usage unasked."""
 
     include_usage: bool = False
+    dialect: tuple[str, ...] = ("echo_reasoning_content",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +59,15 @@ class _Vendor:
 
 
 _VENDORS: Final = (
-    _Vendor("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    _Vendor("deepseek", "DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+    _Vendor("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", _Cerebras),
+    _Vendor("deepseek", "DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", _DeepSeek),
     _Vendor("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    _Vendor("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    _Vendor("moonshot", "Moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    _Vendor("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", _NewLimit),
+    _Vendor("moonshot", "Moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", _Moonshot),
     _Vendor("perplexity", "Perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
     _Vendor("together", "Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    _Vendor("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY"),
-    _Vendor("zai", "Z.AI", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", _NoUsageOption),
+    _Vendor("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", _NewLimit),
+    _Vendor("zai", "Z.AI", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", _Zai),
 )
 
 DEFINITIONS: Final = tuple(
