@@ -34,8 +34,9 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     settings: Settings = runtime.settings
     named = (("openai-organization", settings.organization), ("openai-project", settings.project))
     headers = tuple((name, value) for name, value in named if value)
-    # These refuse to be asked how much they reason, also where a translated request would ask it.
-    flags = ("no_effort", "no_encrypted_reasoning") if _PLAIN.match(runtime.model) else ()
+    # These refuse to be asked how much they reason, also where a translated request would ask it; the others refuse
+    # sampling that a client of another vendor asks for by habit.
+    flags = ("no_effort", "no_encrypted_reasoning", "sampling") if _PLAIN.match(runtime.model) else ()
     return language_model(runtime, request, headers=headers, flags=flags)
 
 

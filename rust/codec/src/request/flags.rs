@@ -50,7 +50,8 @@ flags! {
     Files = "files",
     /// Chat: sound as input.
     Audio = "audio",
-    /// Messages: `temperature`, `top_p`, `top_k` (gone since API version 2026-10-21).
+    /// `temperature`, `top_p`, `top_k` in Messages (gone since API version 2026-10-21); and those of a Messages client
+    /// elsewhere, where models that reason refuse them.
     Sampling = "sampling",
     /// Chat: `top_k`, which many compatible servers take.
     TopK = "top_k",
@@ -125,6 +126,7 @@ impl TargetFlags {
         Flag::Images,
         Flag::Files,
         Flag::Penalties,
+        Flag::Sampling,
         Flag::TopK,
     ]);
 
