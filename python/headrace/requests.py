@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from headrace.messages import Message, ModelRequest, Options, Part, Tool
-
 __all__ = [
     "REMOVE",
     "Answer",
@@ -31,10 +29,6 @@ __all__ = [
     "Deferred",
     "Failure",
     "Headers",
-    "Message",
-    "ModelRequest",
-    "Options",
-    "Part",
     "Plan",
     "Policy",
     "PreparedRequest",
@@ -45,7 +39,6 @@ __all__ = [
     "RuntimeMap",
     "Secret",
     "Settlement",
-    "Tool",
 ]
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace._bridge import BackgroundAttemptRef
     from headrace.events import ModelEvent
-    from headrace.requests import ModelRequest
+    from headrace.messages import ModelRequest
     from headrace.runtime._call import Source
 
 __all__ = ["Runtime", "Stream"]

@@ -31,7 +31,7 @@ from headrace.events import (
     Usage,
 )
 from headrace.gateway import Gateway
-from headrace.requests import AttemptSpec, Failure, ModelRequest, Plan, Refusal, Settlement
+from headrace.requests import AttemptSpec, Failure, Plan, Refusal, Settlement
 from headrace.startup import configure
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from headrace._bridge import BackgroundAttemptRef, BlockingAttemptRef
     from headrace.codes import Protocol
+    from headrace.messages import ModelRequest
 
     AttemptRef: TypeAlias = BlockingAttemptRef | BackgroundAttemptRef
 

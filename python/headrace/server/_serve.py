@@ -85,8 +85,7 @@ class _Process:
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload_now.set)
         watching = loop.create_task(self._watch()) if self._reloader else None
-        # What was loaded stays: the collector need not look at it again.
-        gc.collect()
+        # What was loaded stays: the collector need not look at it again, nor now, when it would delay the start.
         gc.freeze()
         self._edge.set_ready(True)
         host, port = self._edge.address
