@@ -276,8 +276,9 @@ impl Reading {
         self.decoder.finish(end, &mut Ear { tally: &mut self.tally, kind: &mut self.kind, out: scratch });
         let well = self.tally.error.is_none();
         match &mut self.kind {
-            Kind::Frames(frames) if well => frames.release_rest(emit),
-            Kind::Frames(frames) if self.tally.error_framed => frames.release(&[], Now::Ended, emit),
+            Kind::Frames(frames) if well && end == End::Eof => frames.release_rest(emit),
+            // What came of a next event, when the connection broke, is of no use.
+            Kind::Frames(frames) if well || self.tally.error_framed => frames.release(&[], Now::Ended, emit),
             Kind::Body if well => emit(&[], true),
             Kind::Events(encoder) => {
                 encoder.finish(scratch);
