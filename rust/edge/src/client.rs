@@ -15,6 +15,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
 use headrace_http1::write::{CHUNK_END, LAST_CHUNK};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -67,6 +68,14 @@ impl ClientSocket {
     /// Whether all that was written has gone out.
     pub(crate) fn is_clear(&self) -> bool {
         self.unsent.is_empty()
+    }
+
+    /// Whether the kernel would take more for this client now: it holds little unsent. A system call, since the event
+    /// loop thinks so until a write is refused.
+    pub(crate) fn takes_more(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
+        // Where this cannot be told, the next write tells it.
+        !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
     }
 
     /// Reads once into `ahead`. `Ok(0)`: the client has closed its sending half.
@@ -197,6 +206,11 @@ impl ClientSocket {
             return Ok(());
         }
         let mut beyond = self.wrote(result)?;
+        if self.is_clear() {
+            // What a slow client makes us keep has its true size: the buffer is not written to again.
+            let all: usize = pieces.iter().map(|p| p.len()).sum();
+            self.unsent.reserve_exact(all - beyond);
+        }
         for piece in pieces {
             let took = beyond.min(piece.len());
             beyond -= took;

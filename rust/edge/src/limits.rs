@@ -31,7 +31,7 @@ pub const SCRATCH: usize = 64 << 10;
 pub const READ_FIRST: usize = 16 << 10;
 /// never go below this one while the client is slow,
 pub const READ_LEAST: usize = 4 << 10;
-/// and double up to this one while it takes all at once.
+/// and double up to this one while it takes all at once and the kernel holds little for it.
 pub const READ_MOST: usize = SCRATCH;
 
 /// Unsent bytes that the kernel may hold for one client (`TCP_NOTSENT_LOWAT`). Autotuned send buffers

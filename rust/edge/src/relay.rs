@@ -116,6 +116,10 @@ impl Run<'_> {
                 }
                 continue;
             }
+            // A large read that the client does not take is held as long as it is slow.
+            if self.read_size > limits::READ_FIRST && !self.relay.client.takes_more() {
+                self.read_size = limits::READ_LEAST;
+            }
             let worker = self.relay.worker;
             let mut scratch = worker.scratch.borrow_mut();
             match attempt.poll_read(cx, &mut scratch, self.read_size) {
@@ -202,8 +206,10 @@ impl Run<'_> {
             self.wrote_at = Instant::now();
             self.read_size = match (self.relay.client.is_clear(), full) {
                 (false, _) => (self.read_size / 2).max(limits::READ_LEAST),
-                (true, true) => (self.read_size * 2).min(limits::READ_MOST),
-                (true, false) => self.read_size,
+                (true, true) if self.read_size < limits::READ_MOST && self.relay.client.takes_more() => {
+                    self.read_size * 2
+                }
+                (true, _) => self.read_size,
             };
         }
         if answer.reading.tally.content != content
