@@ -112,3 +112,26 @@ def test_misuse_is_refused():
         error_reply("openai_chat", ReasoningDelta("a"))
     with pytest.raises(TypeError, match="is no event"):
         encoder("openai_chat").feed([{"type": "model.text_delta"}])
+
+
+@pytest.mark.parametrize("protocol", CLIENTS)
+def test_events_before_a_failing_one_are_not_lost(protocol):
+    def source():
+        yield from ANSWER[:3]
+        raise ConnectionError("the source broke")
+
+    made, whole = encoder(protocol), encoder(protocol)
+    with pytest.raises(ConnectionError):
+        made.feed(source())
+    assert made.finish() == whole.feed(ANSWER[:3]) + whole.finish()
+
+
+def test_one_caller_at_a_time():
+    made = encoder("openai_chat")
+
+    def source():
+        yield ANSWER[0]
+        made.finish()
+
+    with pytest.raises(RuntimeError, match="borrowed"):
+        made.feed(source())

@@ -67,6 +67,8 @@ impl From<&loss::Loss> for Loss {
 #[pyclass(module = "headrace")]
 pub struct Encoder {
     inner: encode::Encoder,
+    /// Written and not given out yet: empty but after a `feed` whose events ended in an exception.
+    out: Vec<u8>,
 }
 
 #[pymethods]
@@ -99,29 +101,36 @@ impl Encoder {
             provider,
             family: family.map(|f| f.0),
         };
-        Ok(Encoder { inner: encode::Encoder::new(config) })
+        Ok(Encoder { inner: encode::Encoder::new(config), out: Vec::new() })
     }
 
-    /// Take the next events and return the bytes for the client: b"" where there is nothing to say yet.
+    /// Take the next events and return the bytes for the client: b"" where there is nothing to say yet. Where the
+    /// iterable fails, what came before is not lost: the next call gives its bytes.
     fn feed<'py>(&mut self, events: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut out = Vec::new();
         for event in events.try_iter()? {
-            lend(&event?, |at, event| self.inner.event(at, event, &mut out))?;
+            lend(&event?, |at, event| self.inner.event(at, event, &mut self.out))?;
         }
-        Ok(PyBytes::new(events.py(), &out))
+        Ok(self.take(events.py()))
     }
 
     /// End the stream: b"" if a terminal event ended it, else the protocol's own way to say that it was cut.
     fn finish<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let mut out = Vec::new();
-        self.inner.finish(&mut out);
-        PyBytes::new(py, &out)
+        self.inner.finish(&mut self.out);
+        self.take(py)
     }
 
     /// What the client's protocol had no place for, so far.
     #[getter]
     fn losses(&self) -> Vec<Loss> {
         self.inner.losses().iter().map(Loss::from).collect()
+    }
+}
+
+impl Encoder {
+    fn take<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = PyBytes::new(py, &self.out);
+        self.out.clear();
+        bytes
     }
 }
 
