@@ -1,7 +1,7 @@
 //! Requests between the three protocols, pair by pair: where each thing goes.
 
-use headrace_codec::encode::continuation;
-use headrace_codec::event::{ContinuationForm, Protocol};
+use headrace_codec::encode::{Encoder, EncoderConfig, continuation};
+use headrace_codec::event::{At, AttachTo, ContinuationForm, Event, FinishReason, Protocol, ReasoningKind};
 use headrace_codec::request::{Edit, RequestError, Source, TargetFlags, TranslateSpec, Translation, translate};
 use serde_json::{Value, json};
 
@@ -635,4 +635,52 @@ fn vendors_long_or_odd_names_and_users_are_made_legal() {
     for loss in ["renamed tools[].name", "approximated metadata.user_id"] {
         assert!(losses.contains(&loss.to_owned()), "{losses:?}");
     }
+}
+
+/// What a client of `protocol` gets of signed thinking and a text, as one body.
+fn answered(protocol: Protocol) -> Value {
+    let events = [
+        Event::Started { model: None, response_id: None, request_id: None },
+        Event::ReasoningDelta { text: "I th".into(), kind: ReasoningKind::Raw, index: 0 },
+        Event::ReasoningDelta { text: "ink\n\n so".into(), kind: ReasoningKind::Raw, index: 0 },
+        Event::Continuation {
+            family: MESSAGES,
+            form: ContinuationForm::Signature,
+            data: "SIG".into(),
+            to: AttachTo::Reasoning,
+            index: 0,
+        },
+        Event::TextDelta { text: "a".into(), index: 1 },
+        Event::Finished { reason: FinishReason::Stop, raw_reason: None },
+    ];
+    let mut encoder = Encoder::new(EncoderConfig {
+        stream: false,
+        family: Some(MESSAGES),
+        provider: Some("acme".to_owned()),
+        response_id: "r".to_owned(),
+        ..EncoderConfig::new(protocol)
+    });
+    let mut out = Vec::new();
+    for event in &events {
+        encoder.event(At::default(), event, &mut out);
+    }
+    encoder.finish(&mut out);
+    serde_json::from_slice(&out).unwrap()
+}
+
+#[test]
+fn signed_thinking_comes_back_word_for_word_from_every_client() {
+    let thinking = json!({"type": "thinking", "thinking": "I think\n\n so", "signature": "SIG"});
+    let mut items = answered(RESPONSES)["output"].clone();
+    for item in items.as_array_mut().unwrap() {
+        // Codex gives no raw reasoning back.
+        if item["type"] == "reasoning" {
+            item["content"] = Value::Null;
+        }
+    }
+    let (body, _) = got(&json!({"input": items}), RESPONSES, MESSAGES);
+    assert_eq!(body["messages"][0]["content"], json!([thinking, {"type": "text", "text": "a"}]));
+    let message = answered(CHAT)["choices"][0]["message"].clone();
+    let (body, _) = got(&json!({"messages": [message]}), CHAT, MESSAGES);
+    assert_eq!(body["messages"][0]["content"], json!([thinking, {"type": "text", "text": "a"}]));
 }

@@ -44,6 +44,11 @@ impl Shared {
         }
     }
 
+    /// Whether readable reasoning has to come back with its signature as it was.
+    pub fn signs_text(&self) -> bool {
+        self.family == Some(Protocol::AnthropicMessages)
+    }
+
     /// Whether events of this family stand in the client's own words.
     pub fn native(&self) -> bool {
         self.family == Some(self.client)

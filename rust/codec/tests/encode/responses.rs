@@ -307,18 +307,19 @@ fn reasoning_closes_with_its_continuation() {
         kinds(&events)[2..10],
         [
             "output_item.added",
-            "content_part.added",
-            "reasoning_text.delta",
-            "reasoning_text.delta",
-            "reasoning_text.done",
-            "content_part.done",
+            "reasoning_summary_part.added",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.done",
+            "reasoning_summary_part.done",
             "output_item.done",
             "output_item.added"
         ]
     );
     let output = &events.last().unwrap()["response"]["output"];
-    assert_eq!(output[0]["content"], json!([{"type": "reasoning_text", "text": "one two"}]));
-    assert_eq!(output[0]["summary"], json!([]));
+    // Codex gives summaries back and raw reasoning never.
+    assert_eq!(output[0]["summary"], json!([{"type": "summary_text", "text": "one two"}]));
+    assert_eq!(output[0].get("content"), None);
     let data = |at: usize| unwrap(output[at]["encrypted_content"].as_str().unwrap()).unwrap();
     assert_eq!(
         (data(0).data.as_str(), data(0).provider, data(1).data.as_str(), data(1).form),

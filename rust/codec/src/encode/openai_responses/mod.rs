@@ -5,7 +5,8 @@
 //! 2. `output_item.done` has the whole item (Codex reads nothing else), and the terminal's `output` has all of them.
 //! 3. A call's item is done as `completed` at its intent and nowhere else. After a truncation or a failure nothing of it
 //!    is done: it stands in the terminal's `output` as `incomplete`, and so does the response.
-//! 4. Reasoning closes with its continuation; `encrypted_content` is the vendor's own or wrapped.
+//! 4. Reasoning closes with its continuation; `encrypted_content` is the vendor's own or wrapped. Text that a signature
+//!    was made for is told as a summary: Codex gives summaries back and raw reasoning never, and it has to come back whole.
 //! 5. A failure is `response.failed`: Codex ignores `error` events.
 
 mod calls;
@@ -20,7 +21,7 @@ use super::shared::{
     Counts, Losses, Shared, code_points, comma, demanded, list_comma, put, put_count, put_number, put_raw, put_str,
 };
 use super::{Continued, Outcome};
-use crate::event::{Event, HostedPhase};
+use crate::event::{Event, HostedPhase, ReasoningKind};
 use crate::json::{Scanner, Value};
 use crate::text::{Literal, Text};
 use end::{End, put_response};
@@ -72,7 +73,10 @@ impl Responses {
                 self.refused = true;
                 self.text(shared, *index, true, *text, out);
             }
-            Event::ReasoningDelta { text, kind, index } => self.reasoning(shared, *index, *kind, *text, out),
+            Event::ReasoningDelta { text, kind, index } => {
+                let kind = if shared.signs_text() { ReasoningKind::Summary } else { *kind };
+                self.reasoning(shared, *index, kind, *text, out);
+            }
             Event::Continuation { family, form, data, to, index } => {
                 let (family, form, data, to, index) = (*family, *form, *data, *to, *index);
                 self.continuation(shared, &Continued { family, form, data, to, index }, out);
