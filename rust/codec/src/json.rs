@@ -478,15 +478,24 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     fn short_string(&mut self, start: usize) -> Option<Found> {
         #[cfg(target_arch = "x86_64")]
-        if let Some(block) = self.buf.get(start..).and_then(<[u8]>::first_chunk::<16>) {
-            let (stop, top) = find_in_block(block);
+        {
+            let rest = self.buf.get(start..)?;
+            let (stop, top) = if let Some(block) = rest.first_chunk() {
+                find_in_block(block)
+            } else {
+                // Less than a block is left: the last block of the text has it at its end.
+                let (stop, top) = find_in_block(self.buf.last_chunk()?);
+                (stop >> (16 - rest.len()), top >> (16 - rest.len()))
+            };
             // Beyond sixteen where nothing was found.
             let at = stop.trailing_zeros() as usize;
-            if block.get(at) == Some(&b'"') {
+            if at < 16 && rest.get(at) == Some(&b'"') {
                 self.pos = start + at + 1;
                 return Some(Found::new(at, false, top & ((1 << at) - 1) == 0));
             }
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = start;
         None
     }
 
