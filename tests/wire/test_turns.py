@@ -1,0 +1,88 @@
+"""A turn goes round: what a provider answered, told to a client of another protocol and given back by it, is what the
+provider said, in its own protocol: text, calls, and the state that lets it go on.
+"""
+
+import json
+
+import pytest
+
+from headrace import Decoder, Encoder, translate_request
+from tests.support.recordings import load
+
+CLIENTS = ("openai_chat", "openai_responses", "anthropic_messages")
+
+
+def answered(recording, client):
+    """The decoded events, and the conversation that the client holds after the answer; None for one that was
+    not whole."""
+    decoder = Decoder(recording.protocol, status=recording.status, headers=recording.headers, provider="acme")
+    events = decoder.feed(recording.body) + decoder.finish("eof")
+    if events[-1].type != "model.finished" or events[-1].reason not in ("stop", "tool_intents"):
+        return events, None
+    encoder = Encoder(
+        client, stream=False, model="m", response_id="r1", created=1, provider="acme", family=recording.protocol
+    )
+    told = json.loads(encoder.feed(events) + encoder.finish())
+    if client == "openai_chat":
+        return events, {"messages": [message] if (message := told.get("choices", [{}])[0].get("message")) else []}
+    if client == "openai_responses":
+        # Codex gives no raw reasoning back.
+        items = [item | {"content": None} if item["type"] == "reasoning" else item for item in told.get("output", ())]
+        return events, {"input": items}
+    return events, {"max_tokens": 99, "messages": [{"role": "assistant", "content": told.get("content", [])}]}
+
+
+def said(body):
+    """Text and calls of the assistant's in a request, whatever its protocol."""
+    text, calls = "", []
+    for item in body.get("messages", body.get("input", ())):
+        blocks = item["content"] if isinstance(item.get("content"), list) else []
+        if isinstance(item.get("content"), str):
+            text += item["content"]
+        text += "".join(block["text"] for block in blocks if block["type"] == "text") + (item.get("refusal") or "")
+        calls += [(b["name"], b["input"]) for b in blocks if b["type"] == "tool_use"]
+        for call in item.get("tool_calls", ()):
+            calls.append((call["function"]["name"], json.loads(call["function"]["arguments"])))
+        if item.get("type") == "function_call":
+            calls.append((item["name"], json.loads(item["arguments"])))
+    return text, calls
+
+
+def state(protocol, body):
+    """The opaque state that a request gives back."""
+    messages = body.get("messages", body.get("input", ()))
+    if protocol == "openai_responses":
+        return [item["encrypted_content"] for item in messages if item.get("type") == "reasoning"]
+    if protocol == "openai_chat":
+        return [detail for message in messages for detail in message.get("reasoning_details", ())]
+    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
+    return [b.get("signature") or b.get("data") for b in blocks if b["type"] in ("thinking", "redacted_thinking")]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_turn_comes_back_as_it_was_said(client, shared):
+    turns = kept = 0
+    for recording in load(shared):
+        family = recording.protocol
+        if family == client:
+            continue
+        events, body = answered(recording, client)
+        if body is None or not any(body.get("messages", body.get("input"))):
+            continue
+        made = translate_request(json.dumps(body).encode(), source=client, target=family, model="up", provider="acme")
+        back = json.loads(made.body)
+        intents = [e for e in events if e.type == "tool_intent.proposed"]
+        text = "".join(e.text for e in events if e.type in ("model.text_delta", "model.refusal_delta"))
+        if any(intent.kind == "custom" for intent in intents):
+            continue
+        got_text, got_calls = said(back)
+        assert got_text == text, recording.file
+        wanted = [(i.tool_name, json.loads(i.input) if isinstance(i.input, str) else i.input) for i in intents]
+        assert got_calls == wanted, recording.file
+        given = [e.data for e in events if e.type == "model.continuation" and e.family == family]
+        if family != "openai_chat":
+            assert set(state(family, back)) <= set(given), recording.file
+            kept += len(state(family, back))
+        turns += 1
+    assert turns > 40
+    assert kept > 5 or client == "anthropic_messages"
