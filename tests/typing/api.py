@@ -7,6 +7,7 @@ from typing import assert_type
 import headrace
 from headrace.codes import ErrorKind, FinishReason
 from headrace.errors import KINDS, RateLimitError, from_event
+from headrace.testing import Gate, Reply, Upstream
 
 
 def told(event: headrace.ModelEvent) -> str:
@@ -45,3 +46,60 @@ def caught(error: headrace.ProviderError) -> str:
     if isinstance(error, RateLimitError) and error.event is not None:
         return error.event.phase
     return error.param or str(error)
+
+
+def sans_io(pieces: list[bytes]) -> bytes:
+    decoder = headrace.Decoder("openai_chat", headers=[("content-type", "text/event-stream")], think_tags=True)
+    encoder = headrace.Encoder("anthropic_messages", model="m", response_id="msg_1", created=0)
+    out = b""
+    for piece in pieces:
+        events = decoder.feed(memoryview(piece))
+        assert_type(events, list[headrace.ModelEvent])
+        out += encoder.feed(event for event in events if event.type != "model.annotation")
+    out += encoder.feed(decoder.finish("eof")) + encoder.finish()
+    assert_type(encoder.losses, list[headrace.Loss])
+    return out
+
+
+def translated(body: bytes) -> list[str]:
+    made = headrace.translate_request(
+        body,
+        source="openai_chat",
+        target="openai_responses",
+        model="m",
+        edits={"/store": False, "/user": headrace.REMOVE},
+    )
+    new_body, losses = made
+    assert_type(new_body, bytes)
+    return [f"{loss.path} {loss.action}" for loss in losses]
+
+
+def replied(event: headrace.ProviderErrorEvent) -> int:
+    status, headers, body = headrace.error_reply("openai_chat", event)
+    assert_type(headers, list[tuple[str, str]])
+    assert_type(body, bytes)
+    return status
+
+
+async def asked(request: headrace.ModelRequest) -> str:
+    async with headrace.Runtime() as runtime, runtime.stream(request) as stream:
+        async for event in stream:
+            assert_type(event, headrace.ModelEvent)
+        async for batch in stream.batches():
+            assert_type(batch[0], headrace.ModelEvent)
+        result = await stream.result()
+    return result.text
+
+
+def asked_plainly(request: headrace.ModelRequest) -> str:
+    with headrace.SyncRuntime() as runtime, runtime.stream(request) as stream:
+        for event in stream:
+            told(event)
+        return stream.result().text
+
+
+def scripted() -> None:
+    with Upstream({"/": [Reply.stream(b"data: 1\n\n", Gate("go")), Reply.json({})]}) as upstream:
+        facts = upstream.wait(lambda facts: facts.request_count == 1)
+        assert_type(facts.requests[0].header("host"), str | None)
+        upstream.open("go")

@@ -5,8 +5,12 @@
 //!
 //! Parsing and policy must not be added here.
 
-use headrace_codec::event::Protocol;
+use headrace_codec::ErrorKind;
+use headrace_codec::event::{
+    AttachTo, CallKind, ContinuationForm, ErrorPhase, FinishReason, HostedPhase, Protocol, ReasoningKind,
+};
 use headrace_codec::headers;
+use headrace_codec::loss::LossAction;
 use headrace_codec::pipeline::{self, DecoderConfig, End, Transport};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -28,7 +32,7 @@ impl Coded for End {
     }
 
     fn from_code(code: &str) -> Option<End> {
-        [End::Eof, End::Reset, End::Timeout, End::Aborted].into_iter().find(|end| end.code() == code)
+        ENDS.into_iter().find(|end| end.code() == code)
     }
 }
 
@@ -43,7 +47,7 @@ impl Coded for Transport {
     }
 
     fn from_code(code: &str) -> Option<Transport> {
-        [Transport::Http, Transport::WebSocket].into_iter().find(|transport| transport.code() == code)
+        TRANSPORTS.into_iter().find(|transport| transport.code() == code)
     }
 }
 
@@ -153,3 +157,28 @@ impl Decoder {
 pub fn filter_response_headers(pairs: Pairs) -> Vec<(String, String)> {
     headers::filter(&pairs.0).into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
+
+/// The closed lists of codes, by the name of their type in `headrace.codes`.
+#[pyfunction]
+pub fn code_lists() -> Vec<(&'static str, Vec<&'static str>)> {
+    fn codes<T: Coded>(all: &[T]) -> Vec<&'static str> {
+        all.iter().map(|one| one.code()).collect()
+    }
+    vec![
+        ("AttachTo", codes(AttachTo::ALL)),
+        ("CallKind", codes(CallKind::ALL)),
+        ("ContinuationForm", codes(ContinuationForm::ALL)),
+        ("End", codes(&ENDS)),
+        ("ErrorKind", codes(ErrorKind::ALL)),
+        ("ErrorPhase", codes(ErrorPhase::ALL)),
+        ("FinishReason", codes(FinishReason::ALL)),
+        ("HostedPhase", codes(HostedPhase::ALL)),
+        ("LossAction", codes(LossAction::ALL)),
+        ("Protocol", codes(&Protocol::ALL)),
+        ("ReasoningKind", codes(ReasoningKind::ALL)),
+        ("Transport", codes(&TRANSPORTS)),
+    ]
+}
+
+const ENDS: [End; 4] = [End::Eof, End::Reset, End::Timeout, End::Aborted];
+const TRANSPORTS: [Transport; 2] = [Transport::Http, Transport::WebSocket];

@@ -17,7 +17,7 @@ mod _core {
     #[pymodule_export]
     use crate::attempt::{background::BackgroundAttemptRef, blocking::BlockingAttemptRef};
     #[pymodule_export]
-    use crate::codec::{Decoder, filter_response_headers};
+    use crate::codec::{Decoder, code_lists, filter_response_headers};
     #[pymodule_export]
     use crate::encoder::{Encoder, Loss, error_reply};
     #[pymodule_export]
