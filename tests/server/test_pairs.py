@@ -13,8 +13,6 @@ gateway is what the decoder makes of the provider's bytes.
 from __future__ import annotations
 
 import json
-import pathlib
-from dataclasses import dataclass
 from typing import Any
 
 import anthropic
@@ -27,6 +25,7 @@ from headrace.testing import Gate, Reply
 from tests.support import matrix
 from tests.support.cases import Case, fixtures, recordings
 from tests.support.clients import WAYS, Clients, Outcome, clients, direct
+from tests.support.pairs import FIELDS, TEXTS, Exceptions, apply, is_encoded, same_calls
 from tests.support.recordings import load
 from tests.support.replay import PATHS, PROTOCOLS, Stage, asking, replaying
 from tests.support.sdks import shown
@@ -34,67 +33,7 @@ from tests.support.sdks import shown
 # The SDKs' types are behind what was recorded.
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning:pydantic"), pytest.mark.timeout(60)]
 
-TEXTS = ("text", "refusal", "reasoning")
-FIELDS = (*TEXTS, "calls", "usage", "finish")
 OK = 200
-
-
-@dataclass(frozen=True)
-class Exceptions:
-    """What is known to differ, and why."""
-
-    rules: list[dict[str, Any]]
-    """What no client of a protocol can be shown, wherever the gateway encodes the answer."""
-    files: dict[tuple[str, str, str], dict[str, Any]]
-    """(file, client, way) -> field -> what this client shows."""
-
-    @classmethod
-    def load(cls) -> Exceptions:
-        read = json.loads(pathlib.Path(__file__).with_name("pair_exceptions.json").read_text(encoding="utf-8"))
-        files: dict[tuple[str, str, str], dict[str, Any]] = {}
-        for row in read["files"]:
-            assert set(row) == {"file", "clients", "ways", "field", "shows", "reason"}, row
-            for client in row["clients"]:
-                for way in row["ways"]:
-                    fields = files.setdefault((row["file"], client, way), {})
-                    assert row["field"] not in fields, f"twice: {row}"
-                    fields[row["field"]] = row["shows"]
-        assert all(len(row["reason"]) > 20 for row in read["rules"] + read["files"])
-        return cls(read["rules"], files)
-
-    def expected(self, case: Case, client: str, way: str) -> Outcome:
-        """What this client has to see of a case."""
-        outcome = dict(case.direct)
-        for rule in self.rules if is_encoded(case, client, way) else []:
-            if client in rule["clients"]:
-                apply(rule, outcome)
-        return outcome
-
-
-def is_encoded(case: Case, client: str, way: str) -> bool:
-    """Whether the gateway encodes this answer, and does not pass its bytes."""
-    return client != case.protocol or case.is_stream != (way != "whole")
-
-
-def apply(rule: dict[str, Any], outcome: Outcome) -> None:
-    """Change what a client's protocol has no other place for."""
-    field = rule["field"]
-    value = outcome.get(field)
-    match rule:
-        case {"from": before, "becomes": becomes}:
-            fits = all(bool(outcome[name]) is wanted for name, wanted in rule.get("where", {}).items())
-            if value == before and fits:
-                outcome[field] = becomes
-        case {"joins": joins}:
-            outcome[joins] += value
-            outcome[field] = ""
-        case {"unknown": known, "at": at}:
-            if value or 0 in at:
-                outcome[field] = [known if i in at and n is None else n for i, n in enumerate(value or [None] * 4)]
-        case {"wraps": key}:
-            outcome[field] = [[name, {key: given} if isinstance(given, str) else given] for name, given in value or []]
-        case _:
-            raise AssertionError(rule)
 
 
 def differences(case: Case, client: str, way: str, want: Outcome, got: Outcome) -> dict[str, Any]:
@@ -106,11 +45,8 @@ def differences(case: Case, client: str, way: str, want: Outcome, got: Outcome) 
     told_in_stream = way != "whole" and case.halves is not None
     fields = FIELDS if "finish" in want else TEXTS if told_in_stream else ()
     found = {field: shown(got.get(field)) for field in fields if got.get(field) != want[field]}
-    # A call that was cut stands there as the client's protocol tells it; the finish says that it is none.
-    if "calls" in found and 0 < len(got["calls"]) - len(want["calls"]) <= want["cut"]:
-        told = iter(got["calls"])
-        if all(call in told for call in want["calls"]):
-            del found["calls"]
+    if "calls" in found and same_calls(want, got):
+        del found["calls"]
     if "error" in want:
         if not told_in_stream:
             found |= wrong_reply(client, want["error"], got["error"])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import anthropic
+import httpx2
 import openai
 
 from headrace import Decoder
@@ -72,11 +73,14 @@ def direct(protocol: str, body: bytes, status: int = 200, headers: Any = (), end
 
 
 class Clients:
-    """The SDKs, pointed at a gateway."""
+    """The SDKs, pointed at a gateway, or at a transport that answers in its place."""
 
-    def __init__(self, url: str) -> None:
-        self.openai = openai.OpenAI(api_key="none", base_url=f"{url}/v1", max_retries=0, timeout=20)
-        self.anthropic = anthropic.Anthropic(api_key="none", base_url=url, max_retries=0, timeout=20)
+    def __init__(self, url: str, transport: httpx2.BaseTransport | None = None) -> None:
+        common: dict[str, Any] = {"api_key": "none", "max_retries": 0, "timeout": 20}
+        if transport is not None:
+            common["http_client"] = httpx2.Client(transport=transport)
+        self.openai = openai.OpenAI(base_url=f"{url}/v1", **common)
+        self.anthropic = anthropic.Anthropic(base_url=url, **common)
         self.heard: Callable[[], object] = lambda: None
 
     def read(self, client: str, way: str, model: str, heard: Callable[[], object] = lambda: None) -> Outcome:
@@ -97,8 +101,8 @@ class Clients:
 
 
 @contextlib.contextmanager
-def clients(url: str) -> Iterator[Clients]:
-    both = Clients(url)
+def clients(url: str, transport: httpx2.BaseTransport | None = None) -> Iterator[Clients]:
+    both = Clients(url, transport)
     with both.openai, both.anthropic:
         yield both
 
@@ -133,14 +137,14 @@ def _chat_raw(sdk: Clients, body: dict[str, Any], outcome: Outcome) -> None:
 
 
 def _chat_helper(sdk: Clients, body: dict[str, Any], outcome: Outcome) -> None:
-    from openai.lib.streaming.chat import ChatCompletionStreamState
-
-    # `stream()` raises for every answer that a token limit ended; this is what it accumulates with.
-    state = ChatCompletionStreamState()
-    for chunk in sdk.openai.chat.completions.create(**body, stream=True, stream_options={"include_usage": True}):
-        state.handle_chunk(chunk)
-        _chat_message(state.current_completion_snapshot, outcome)
-        sdk.heard()
+    with sdk.openai.chat.completions.stream(**body, stream_options={"include_usage": True}) as stream:
+        # The helper refuses these two ends; what it had by then has to be right all the same.
+        with contextlib.suppress(openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
+            for _ in stream:
+                _chat_message(stream.current_completion_snapshot, outcome)
+                sdk.heard()
+            stream.get_final_completion()
+        _chat_message(stream.current_completion_snapshot, outcome)
 
 
 def _chat_whole(sdk: Clients, body: dict[str, Any], outcome: Outcome) -> None:

@@ -1,6 +1,6 @@
 """The table of pairs in `docs/SUPPORT.md`, made of what `tests/server/test_pairs.py` replays.
 
-`python -m tests.support.matrix` writes it. Recordings are counted only where they are there.
+`python -m tests.support.matrix` writes it, where the recordings are.
 """
 
 from __future__ import annotations
