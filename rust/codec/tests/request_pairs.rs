@@ -491,7 +491,7 @@ fn thinking_gives_way_to_what_is_meant() {
 
 #[test]
 fn a_compatible_server_gets_what_it_knows() {
-    let responses = json!({"input": [{"role": "developer", "content": "d"}], "max_output_tokens": 5, "store": false,
+    let responses = json!({"input": [{"role": "developer", "content": "d"}], "max_output_tokens": 5, "store": true,
         "metadata": {"a": "b"}, "stream": true, "reasoning": {"effort": "high"}, "prompt_cache_key": "k", "user": "u"});
     let (body, losses) = tried(&responses, RESPONSES, CHAT, &["openai_compatible"]).unwrap();
     assert_eq!(

@@ -54,7 +54,7 @@ const NO_FORCE: &str = "the target cannot be made to call a tool";
 
 /// What is to become of `store` of `OpenAI`'s protocols.
 pub(super) fn store(r: &mut Reader<'_>, store: bool) -> Option<bool> {
-    if r.is_to(Protocol::AnthropicMessages) {
+    if r.is_to(Protocol::AnthropicMessages) || !r.has(Flag::Extras) {
         if store {
             r.loss(LossAction::Dropped, "store");
         }
@@ -207,6 +207,10 @@ impl<'a> Declared<'a> {
         let renamed = ids::tool_name(&name.decode(), r.target) != name.decode();
         if renamed {
             r.loss(LossAction::Renamed, "name");
+        }
+        if self.custom && !r.has(Flag::CustomTools) && !r.is_to(Protocol::AnthropicMessages) {
+            // Where Messages is the target the table says it.
+            r.loss(LossAction::Approximated, "type:custom");
         }
         let Declared { description, schema, strict, custom, grammar, extra, .. } = self;
         Ok(Tool { name, description, schema, strict, custom, grammar, extra })

@@ -518,7 +518,7 @@ pub fn values(source: Source, path: &str, row: &Row, target: Protocol) -> Vec<(V
             by(&[(json!("disabled"), Lost), (json!("between_tools"), Lost), (json!("adaptive"), Silent)])
         }
         ("anthropic_messages", "thinking.budget_tokens") => vec![(json!(5000), Some(Silent))],
-        ("anthropic_messages", "thinking.display") if !chat => by(&[(json!("omitted"), Silent), (json!("loud"), Lost)]),
+        ("anthropic_messages", "thinking.display") => by(&[(json!("omitted"), Silent), (json!("loud"), Lost)]),
         ("anthropic_messages", "tool_choice.type") => silent(json!("tool")),
         ("anthropic_messages", "tool_choice.name") => silent(json!("f")),
         ("anthropic_messages", "messages[].role") => silent(json!("user")),

@@ -83,7 +83,7 @@ pub(super) static THINKING: Object = Object {
     rows: &[
         both("type", STR, By("disabled and between_tools are dropped")),
         both("budget_tokens", NUM, By("becomes an effort where none is given")),
-        row("display", STR, Drop("Chat shows no summaries"), By("summarized asks for summaries")),
+        both("display", STR, By("summarized asks for summaries, which Chat has not; omitted is what there is")),
     ],
 };
 

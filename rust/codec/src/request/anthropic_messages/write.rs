@@ -194,8 +194,8 @@ fn write_tool(tool: &Tool<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
         }
         None => out::raw(o, "input_schema", b"{\"type\":\"object\",\"properties\":{}}"),
     }
-    if let Some(strict) = tool.strict.filter(|_| flags.has(Flag::Strict)) {
-        out::flag(o, "strict", strict);
+    if tool.strict == Some(true) && flags.has(Flag::Strict) {
+        out::flag(o, "strict", true);
     }
     o.push(b'}');
     out::splice(o, start, tool.extra);

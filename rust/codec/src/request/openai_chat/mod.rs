@@ -18,6 +18,7 @@ const fn row(key: &'static str, ty: Ty, responses: Fate, messages: Fate) -> Row 
 const NO_AUDIO: &str = "the target has no sound";
 const NO_SEARCH: &str = "the provider's own web search is not carried over";
 const OTHER_VENDOR: &str = "the target's vendor does not hold this file";
+const STORE: Fate = By("false is what there is; true passes with `extras`, else it is dropped");
 const NO_PLACE: Fate = Drop("no such parameter");
 const WITH_FORMAT: Fate = Drop("with the format");
 const USER: Fate = To("metadata.user_id");
@@ -66,7 +67,7 @@ pub(super) static TOP: Object = Object {
         row("seed", NUM, NO_PLACE, NO_PLACE),
         row("service_tier", STR, If(Flag::Extras, ""), By("auto and default have equals; others are dropped")),
         row("stop", STR.or(ARR), Refuse("Responses has no stop sequences"), To("stop_sequences")),
-        row("store", BOOL, If(Flag::Extras, ""), By("false is what there is; true is dropped")),
+        row("store", BOOL, STORE, By("false is what there is; true is dropped")),
         row("stream", BOOL, Kept, Kept),
         row("stream_options", OBJ, Ours("the gateway pads nothing and gives usage as asked"), Ours("as for Responses")),
         row("temperature", NUM, Kept, If(Flag::Sampling, "")),

@@ -22,6 +22,7 @@ const fn both(key: &'static str, ty: Ty, fate: Fate) -> Row {
 }
 
 const STATE: Fate = Refuse("the gateway holds no state and the target has none of it; send the whole input");
+const STORE: Fate = By("false is what there is; true passes with `extras`, else it is dropped");
 const NO_PLACE: Fate = Drop("no such parameter");
 const SERVER: Fate = Drop("what a provider ran on its own side means nothing to another");
 const CLIENT: Fate = Refuse("the target has no tool of this kind");
@@ -63,7 +64,7 @@ pub(super) static TOP: Object = Object {
         both("reasoning", OBJ, Kept),
         row("safety_identifier", STR, If(Flag::Extras, ""), To("metadata.user_id")),
         both("service_tier", STR, By("kept where the target has it, else dropped")),
-        row("store", BOOL, If(Flag::Extras, ""), By("false is what there is; true is dropped")),
+        row("store", BOOL, STORE, By("false is what there is; true is dropped")),
         both("stream", BOOL, Kept),
         both("stream_options", OBJ, Drop("the encoder pads nothing")),
         row("temperature", NUM, Kept, If(Flag::Sampling, "")),
