@@ -129,11 +129,11 @@ def test_the_clients_version_wins_and_decides_on_sampling():
     request = FakeRequest(protocol="anthropic_messages", sent={"anthropic-version": "2026-10-21"})
     made = anthropic.prepare(runtime("anthropic", "anthropic_messages"), request)
     assert dict(made.headers)["anthropic-version"] == "2026-10-21"
-    assert request.recipes[0].target_flags == ()
+    assert request.recipes[0].target_flags == ("auto_cache",)
     request = FakeRequest(protocol="openai_chat", sent={"anthropic-version": "2026-10-21"})
     made = anthropic.prepare(runtime("anthropic", "anthropic_messages"), request)
     assert dict(made.headers)["anthropic-version"] == "2023-06-01"
-    assert request.recipes[0].target_flags == ("sampling",)
+    assert request.recipes[0].target_flags == ("auto_cache", "sampling")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,8 @@ def test_the_clients_version_wins_and_decides_on_sampling():
 )
 def test_a_claude_models_number_says_what_it_takes(model, flags):
     request = FakeRequest(protocol="openai_chat")
-    anthropic.prepare(replace(runtime("anthropic", "anthropic_messages"), model=model), request)
+    settings = anthropic.Settings(cache=False)
+    anthropic.prepare(replace(runtime("anthropic", "anthropic_messages", settings), model=model), request)
     assert request.recipes[0].target_flags == flags
 
 

@@ -28,6 +28,8 @@ class Settings:
     """Sent as `anthropic-version` for a client that names none."""
     beta: tuple[str, ...] = ()
     """Features switched on for every request, beside those that the client names in `anthropic-beta`."""
+    cache: bool = True
+    """Whether a translated request asks for its prompt to be cached, which OpenAI's protocols do without being asked."""
 
 
 def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
@@ -40,14 +42,14 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
         asked = (own and request.header("anthropic-beta")) or ""
         every = dict.fromkeys([*(name.strip() for name in asked.split(",") if name.strip()), *settings.beta])
         headers += (("anthropic-beta", ",".join(every)),)
-    return language_model(runtime, request, headers=headers, flags=_flags(runtime.model, version))
+    return language_model(runtime, request, headers=headers, flags=_flags(runtime.model, version, cache=settings.cache))
 
 
-def _flags(model: str, version: str) -> tuple[str, ...]:
+def _flags(model: str, version: str, *, cache: bool) -> tuple[str, ...]:
     """Say what a model takes in a translated request. One whose number is not seen is taken for a new one."""
     found = _NUMBER.search(model)
     number = (int(found[2]), int(found[3] or 0)) if found else _NEW
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ("auto_cache",) if cache else ()
     # Dates compare as text. From this version on sampling is refused, and by newer models in every version.
     if version < "2026-10-21" and (number < (4, 7) or not found):
         flags += ("sampling",)

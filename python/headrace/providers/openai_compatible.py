@@ -37,6 +37,7 @@ DIALECT_FLAGS: Final = (
     "extras",
     "system_messages",
     "cache_marks",
+    "auto_cache",
     "encrypted_reasoning",
     "echo_reasoning_content",
     "echo_reasoning",

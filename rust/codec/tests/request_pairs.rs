@@ -544,6 +544,8 @@ fn what_the_vendors_are_known_to_refuse_is_not_sent() {
     let (body, _) = got(&chat, CHAT, MESSAGES);
     assert_eq!(body["tools"][0]["input_schema"], json!({"type": "object"}));
     assert_eq!(body["tools"][1]["input_schema"], json!({"type": "object", "properties": {"type": {}}}));
+    let (body, _) = tried(&chat, CHAT, MESSAGES, &["auto_cache"]).unwrap();
+    assert_eq!(body["cache_control"], json!({"type": "ephemeral"}));
     // A limit below what Responses takes.
     let (body, losses) = got(&json!({"messages": [], "max_tokens": 1}), MESSAGES, RESPONSES);
     assert_eq!(body["max_output_tokens"], 16);

@@ -65,6 +65,8 @@ flags! {
     SystemMessages = "system_messages",
     /// Messages: `cache_control` marks.
     CacheMarks = "cache_marks",
+    /// Messages: a mark on the whole body, so that the prompt is cached as `OpenAI`'s protocols do it by themselves.
+    AutoCache = "auto_cache",
     /// Responses: `include: ["reasoning.encrypted_content"]`, so that reasoning can be given back.
     EncryptedReasoning = "encrypted_reasoning",
     /// Chat: the assistant's reasoning is to be given back in `reasoning_content`.
@@ -78,6 +80,8 @@ flags! {
     /// Messages: `thinking: {"type": "enabled", "budget_tokens": n}`, where `adaptive_thinking` is not there.
     ThinkingBudget = "thinking_budget",
 }
+
+const _: () = assert!(Flag::ALL.len() <= 32, "one bit a flag");
 
 /// The set of flags of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,9 @@ pub(in super::super) fn write(request: Request<'_>, target: &Target<'_>, o: &mut
         Some(most) => out::raw(o, "max_tokens", most),
         None => out::raw(o, "max_tokens", DEFAULT_MAX_TOKENS.to_string().as_bytes()),
     }
+    if flags.has(Flag::AutoCache) {
+        out::raw(o, "cache_control", b"{\"type\":\"ephemeral\"}");
+    }
     options(&request.options, flags, o);
     let system: Vec<Part<'_>> = messages.into_iter().flat_map(|m| m.parts).filter(|p| !is_blank(p)).collect();
     match system.as_slice() {
