@@ -29,7 +29,7 @@ class Settings:
     beta: tuple[str, ...] = ()
     """Features switched on for every request, beside those that the client names in `anthropic-beta`."""
     cache: bool = True
-    """Whether a translated request asks for its prompt to be cached, which OpenAI's protocols do without being asked."""
+    """Whether a translated request asks for its prompt to be cached, which OpenAI's protocols do unasked."""
 
 
 def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
