@@ -237,11 +237,16 @@ class ModelRequest:
     def to_json(self) -> bytes:
         """Give the request as one JSON object: what request translation takes as source `headrace`.
 
-        - Raises `ValueError`: a raw field is not JSON.
+        - Raises `ValueError`: a raw field is not JSON, or a text is no Unicode (half of a surrogate pair).
+        - Raises `TypeError`: a value of another type stands where one of this module's is needed.
         """
         import orjson  # here, because the package's import must stay light
 
-        return orjson.dumps(_plain(self, orjson.Fragment, orjson.loads))
+        plain = _plain(self, "", orjson.Fragment, orjson.loads)
+        try:
+            return orjson.dumps(plain)
+        except orjson.JSONEncodeError as error:
+            raise ValueError(f"the request cannot be written as JSON: {error}") from None
 
 
 #: Fields whose text is JSON and goes in as JSON.
@@ -261,7 +266,20 @@ _TYPES: Mapping[type, str] = {
 }
 
 
-def _plain(value: Any, fragment: Any, loads: Any) -> dict[str, Any]:
+#: Fields that hold one thing and no list of them.
+_SINGLE: frozenset[str] = frozenset({"options", "tool_choice"})
+
+#: What stands in these fields.
+_MEMBERS: Mapping[str, tuple[type, ...]] = {
+    "messages": (Message,),
+    "tools": (Tool,),
+    "parts": tuple(_TYPES),
+    "options": (Options,),
+    "tool_choice": (ToolChoice,),
+}
+
+
+def _plain(value: Any, path: str, fragment: Any, loads: Any) -> dict[str, Any]:
     out: dict[str, Any] = {}
     kind = _TYPES.get(type(value))
     if kind is not None:
@@ -269,19 +287,37 @@ def _plain(value: Any, fragment: Any, loads: Any) -> dict[str, Any]:
     for spec in fields(value):
         name = spec.name
         item = getattr(value, name)
-        if item is None or (isinstance(item, (tuple, dict)) and not item):
+        if item is None or (isinstance(item, (tuple, list, dict)) and not item):
             continue
+        at = f"{path}.{name}" if path else name
         if name in _RAW:
-            loads(item)  # a fragment is copied unread: broken JSON must fail here and name its field
-            out[name] = fragment(item)
+            out[name] = _raw(item, at, fragment, loads)
         elif name == "extra":
-            for text in item.values():
-                loads(text)
-            out[name] = {family: fragment(text) for family, text in item.items()}
-        elif isinstance(item, tuple):
-            out[name] = [one if isinstance(one, str) else _plain(one, fragment, loads) for one in item]
-        elif isinstance(item, (Options, ToolChoice)):
-            out[name] = _plain(item, fragment, loads)
-        else:
+            out[name] = {family: _raw(text, f"{at}.{family}", fragment, loads) for family, text in item.items()}
+        elif (types := _MEMBERS.get(name)) is None:
             out[name] = dict(item) if isinstance(item, Mapping) else item
+        elif name in _SINGLE:
+            out[name] = _plain(_checked(item, types, at), at, fragment, loads)
+        else:
+            members = enumerate(_checked(item, (tuple, list), at))
+            out[name] = [
+                _plain(_checked(one, types, f"{at}[{n}]"), f"{at}[{n}]", fragment, loads) for n, one in members
+            ]
     return out
+
+
+def _checked(value: Any, types: tuple[type, ...], at: str) -> Any:
+    if isinstance(value, types):
+        return value
+    needed = " or ".join(one.__name__ for one in types) if len(types) < len(_TYPES) else "a part, such as Text"
+    raise TypeError(f"{at}: expected {needed}, got {type(value).__name__}")
+
+
+def _raw(text: Any, at: str, fragment: Any, loads: Any) -> Any:
+    if not isinstance(text, (str, bytes)):
+        raise TypeError(f"{at}: expected JSON text, got {type(text).__name__}; json.dumps() makes it")
+    try:
+        loads(text)  # a fragment is copied unread: broken JSON must fail here and name its field
+    except ValueError as error:
+        raise ValueError(f"{at}: is not JSON: {error}") from None
+    return fragment(text)

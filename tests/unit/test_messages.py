@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import typing
 
 import pytest
@@ -140,8 +141,35 @@ def test_raw_json_keeps_its_bytes():
     ],
 )
 def test_raw_text_that_is_no_json_fails_here(broken):
-    with pytest.raises(ValueError, match=r"JSON|character|unexpected|expected"):
+    with pytest.raises(ValueError, match=r"^(tools\[0\]\.raw_schema|options\.[a-z_.]+): is not JSON: "):
         written(Text("x"), **broken)
+
+
+def test_lists_do_as_tuples_do():
+    tool = Tool("t", raw_schema="{}")
+    as_lists = ModelRequest("m", [Message("user", [Text("x")])], [tool], Options(stop=["a"]))
+    assert as_lists.to_json() == ModelRequest("m", (Message.user("x"),), (tool,), Options(stop=("a",))).to_json()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"messages": ({"role": "user", "content": "x"},)}, "messages[0]: expected Message, got dict"),
+        ({"messages": "x"}, "messages: expected tuple or list, got str"),
+        ({"messages": (Message("user", "x"),)}, "messages[0].parts: expected tuple or list, got str"),
+        ({"messages": (Message("user", ("x",)),)}, "messages[0].parts[0]: expected a part, such as Text, got str"),
+        ({"tools": (Tool("t", raw_schema={"type": "object"}),)}, "tools[0].raw_schema: expected JSON text, got dict"),
+        ({"options": {"stream": True}}, "options: expected Options, got dict"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_its_place(wrong, said):
+    with pytest.raises(TypeError, match=re.escape(said)):
+        ModelRequest(**{"model": "m", "messages": (Message.user("x"),), **wrong}).to_json()
+
+
+def test_half_of_a_surrogate_pair_is_refused_as_a_value():
+    with pytest.raises(ValueError, match="surrogates"):
+        written(Text("\ud800"))
 
 
 def test_no_type_has_room_for_a_callable():
