@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import pathlib
+import threading
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,6 +17,7 @@ from headrace import errors
 from headrace.config import Config, Provider
 from headrace.messages import Message, ModelRequest, Tool
 from headrace.runtime import RefusedError, Runtime, SyncRuntime
+from headrace.testing import Gate, Reply, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 #: What this process has open.
 OPEN = pathlib.Path("/proc/self/fd")
 DEMO = Config(providers=(Provider(id="demo", kind="demo"),))
+CHUNK = b'data: {"id":"r1","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
 TOOL = Tool("get_weather", "Tell the weather.", '{"type":"object","properties":{"city":{"type":"string"}}}')
 
 
@@ -141,6 +144,28 @@ def test_a_stream_that_is_left_closes_its_connection(runtime: SyncRuntime) -> No
         next(iter(stream))
     assert kernel.idle_connections == 0
     assert runtime._policies.gateway.running == 0  # noqa: SLF001 - a request that is never settled leaks here
+
+
+def test_a_stream_that_another_thread_reads_is_not_closed_and_still_settles() -> None:
+    with (
+        Upstream(Reply.stream(CHUNK, Gate("go"), b"data: [DONE]\n\n")) as upstream,
+        SyncRuntime(
+            Config(providers=(Provider(id="acme", kind="openai_compatible", base_url=upstream.url),))
+        ) as runtime,
+    ):
+        gateway = runtime._policies.gateway  # noqa: SLF001 - a request that is never settled leaks here
+        with runtime.stream(ModelRequest("acme/m", (Message.user("?"),))) as stream:
+            reader = threading.Thread(target=lambda: read.extend(stream))
+            read: list[headrace.ModelEvent] = []
+            reader.start()
+            upstream.wait(lambda facts: any(one.waiting for one in facts.connections))
+            with pytest.raises(RuntimeError, match="another thread"):
+                stream.close()
+            assert gateway.running == 1
+            upstream.open("go")
+            reader.join()
+        assert isinstance(read[-1], headrace.ModelFinished)
+        assert gateway.running == 0
 
 
 def _child(runtime: SyncRuntime, pipe: int) -> None:

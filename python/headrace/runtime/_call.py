@@ -314,10 +314,12 @@ class Call:
     ) -> None:
         if self._token is None:
             return
-        token, self._token = self._token, None
+        token = self._token
+        # First: it raises, and then nothing is settled, while another thread reads.
         sent, received, _ = attempt.facts if attempt is not None else (0, 0, False)
         events, intents = attempt.counts if attempt is not None else (0, 0)
         usage = self._usage
+        self._token = None
         self._policies.gateway.settle(
             Settlement(
                 token=token,

@@ -89,9 +89,12 @@ class SyncStream:
         self.close()
 
     def close(self) -> None:
-        """Close the connection if the answer is not over, and settle."""
-        self._ended = True
+        """Close the connection if the answer is not over, and settle.
+
+        - Raises `RuntimeError`: another thread is reading; nothing is changed.
+        """
         self._call.leave(self._attempt)
+        self._ended = True
         if self._attempt is not None:
             self._attempt.cancel()
 
