@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.config import Config, Provider
+    from headrace.events import ProviderErrorEvent
     from headrace.plugins import Capability, ProviderDefinition
     from headrace.registry import Registry
 
@@ -156,7 +157,7 @@ class Gateway:
         """
         running = self._running[failure.token]
         step = running.attempts.next(failure, now=self._clock(), random=self._random)
-        self._log_last(failure.token, running)
+        self._log_last(failure.token, running, failure.error)
         return _in_words_of(running.client, step) if isinstance(step, Refusal) else step
 
     def settle(self, settlement: Settlement) -> None:
@@ -179,7 +180,7 @@ class Gateway:
                 bytes_received=settlement.bytes_received,
             )
             attempts.interrupted(seen, now=self._clock(), random=self._random)
-            self._log_last(settlement.token, running)
+            self._log_last(settlement.token, running, error)
 
     def models(self, protocol: str) -> Answer:
         """List the names that may be asked for, in the shape of the client's protocol."""
@@ -233,15 +234,17 @@ class Gateway:
             )
         return runtime
 
-    def _log_last(self, token: int, running: _Running) -> None:
+    def _log_last(self, token: int, running: _Running, error: ProviderErrorEvent) -> None:
         record = running.attempts.records[-1]
+        # A connection's failure is told in the kernel's own words; any other message may be the provider's.
+        why = f"{record.cause.value}, {error.message}" if error.kind == "transport" else record.cause.value
         _LOG.info(
             "request %d, attempt %d at %s/%s: %s (status %s), %s, %s",
             token,
             record.attempt,
             running.runtime.provider,
             record.credential or "-",
-            record.cause.value,
+            why,
             record.status,
             f"credential {record.marked}" if record.marked else "no mark",
             "answered" if record.next_in is None else f"again in {record.next_in:.2f} s",

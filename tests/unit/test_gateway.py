@@ -211,6 +211,17 @@ def test_every_failed_attempt_leaves_evidence(caplog):
     assert "sk-" not in caplog.text
 
 
+def test_the_log_says_why_a_connection_failed_and_never_what_a_provider_said(caplog):
+    of = gateway(TEXT, ENVIRON)
+    made = plan(of, model="oai/m")
+    with caplog.at_level(logging.INFO, logger="headrace"):
+        of.next(failure("transport", token=made.token, phase="connect", message="connecting failed: refused"))
+        of.next(failure("overloaded", token=made.token, attempt=2, status=503, message="your prompt was: hush"))
+    assert "endpoint, connecting failed: refused (status None)" in caplog.text
+    assert "overloaded (status 503)" in caplog.text
+    assert "hush" not in caplog.text
+
+
 def test_a_conversation_stays_with_its_credential_and_never_joins_another_keys():
     of = gateway(TEXT + TWO_KEYS.replace('models = ["mock-*"]\n', ""), ENVIRON)
 
