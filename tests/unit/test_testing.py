@@ -134,6 +134,8 @@ def test_a_script_that_makes_no_sense_is_refused():
         Reply(headers=(("x", "a\r\nb: c"),)),
         Reply(framing="morse"),
         Reply((Pause(-1),)),
+        Reply(headers=(("connection", "close"),)),
+        Reply(status=1000),
     ):
         with pytest.raises(ValueError, match=r"no reply|no such|framing"):
             Upstream(script)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
+use headrace_http1::WriteError;
 use headrace_http1::body::BodyKind;
 use headrace_http1::write::{self, ResponseStart};
 
@@ -157,9 +158,17 @@ impl ReplyBuilder {
     /// Render it. The head goes out with the first piece, the last chunk with the last one.
     ///
     /// # Panics
-    /// Where a header is none: a script is written by a programmer.
+    /// Where the head cannot be written: a script is written by a programmer.
     #[must_use]
     pub fn end(self) -> Reply {
+        self.try_end().expect("a script's head can be written")
+    }
+
+    /// [`end`](Self::end) for a script that a user wrote.
+    ///
+    /// # Errors
+    /// The head cannot be written: a header is none, or is the framing's own.
+    pub fn try_end(self) -> Result<Reply, WriteError> {
         let len = |part: &Part| match part {
             Part::Data(bytes) | Part::Drip(bytes, ..) => bytes.len() as u64,
             Part::Play(_) => 0,
@@ -174,7 +183,7 @@ impl ReplyBuilder {
         let mut pending = Vec::new();
         let start = ResponseStart { status: self.status, body, close: self.close };
         let headers = self.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
-        write::response(&mut pending, start, headers).expect("a script's head can be written");
+        write::response(&mut pending, start, headers)?;
         let chunked = body == BodyKind::Chunked;
         let mut plays = Vec::new();
         let mut broken = false;
@@ -206,7 +215,7 @@ impl ReplyBuilder {
         }
         flush(&mut plays, &mut pending);
         let keep_alive = !self.close && !broken && matches!(self.framing, Framing::Chunked | Framing::Length);
-        Reply { plays: plays.into(), keep_alive }
+        Ok(Reply { plays: plays.into(), keep_alive })
     }
 }
 
