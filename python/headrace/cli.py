@@ -27,6 +27,9 @@ __all__ = ["main"]
 READ_SIZE = 64 * 1024
 """Bytes of one read of `normalize`: a pipe's usual size."""
 
+READ: tuple[Protocol, ...] = ("openai_chat", "openai_responses", "anthropic_messages")
+"""Protocols that have a decoder."""
+
 CONTENT_TYPES = {
     "sse": "text/event-stream",
     "ndjson": "application/x-ndjson",
@@ -55,7 +58,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("file", type=click.File("rb"))
-@click.option("--protocol", "-p", type=click.Choice(get_args(Protocol)), required=True, help="How to read the bytes.")
+@click.option("--protocol", "-p", type=click.Choice(READ), required=True, help="How to read the bytes.")
 @click.option("--status", type=click.IntRange(100, 599), default=200, show_default=True, help="The response's status.")
 @click.option("--header", "-H", "headers", callback=_header, multiple=True, help="A response header, 'Name: value'.")
 @click.option(

@@ -3,8 +3,13 @@
 import json
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
+
+from headrace import Decoder
+from headrace.cli import READ
+from headrace.codes import Protocol
 
 CHAT = (
     b'data: {"id":"r1","model":"m","choices":[{"index":0,"delta":{"content":"h\xc3\xa9"}}]}\n\n'
@@ -25,6 +30,14 @@ def lines(done):
 def test_it_says_its_version(root):
     version = (root / "Cargo.toml").read_text(encoding="utf-8").split('version = "')[1].split('"')[0]
     assert headrace("--version").stdout == f"headrace {version}\n".encode()
+
+
+def test_normalize_offers_the_protocols_that_have_a_decoder():
+    def has_one(protocol):
+        (end,) = Decoder(protocol).finish("eof")
+        return end.kind != "unsupported_feature"
+
+    assert {one for one in get_args(Protocol) if has_one(one)} == set(READ)
 
 
 def test_help_loads_nothing_heavy():
