@@ -17,7 +17,7 @@ from headrace import errors
 from headrace.config import Config, Provider
 from headrace.messages import Message, ModelRequest, Tool
 from headrace.runtime import RefusedError, Runtime, SyncRuntime
-from headrace.testing import Gate, Reply, Upstream
+from headrace.testing import Gate, Reply, Stall, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,6 +224,36 @@ async def test_a_cancelled_wait_loses_nothing_and_leaving_settles() -> None:
             assert rest is not None
             assert rest[0].seq > first[-1].seq
         assert runtime._policies.gateway.running == 0  # noqa: SLF001 - as above
+
+
+@pytest.mark.anyio
+async def test_a_task_that_waits_hears_of_a_second_reader_of_leaving_and_of_the_runtimes_end() -> None:
+    with Upstream(Reply.stream(CHUNK.replace(b'"stop"', b"null"), Stall())) as upstream:
+        ends: list[object] = []
+
+        async def read(stream: headrace.runtime.Stream) -> None:
+            try:
+                async for _ in stream:
+                    pass
+                ends.append("left")
+            except RuntimeError as error:
+                ends.append(str(error))
+
+        row = Provider(id="acme", kind="openai_compatible", base_url=upstream.url)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks, Runtime(Config(providers=(row,))) as runtime:
+                streams = [runtime.stream(ModelRequest("acme/m", (Message.user("?"),))) for _ in range(2)]
+                for stream in streams:
+                    await stream.__aenter__()
+                    await stream.next_batch()
+                    tasks.start_soon(read, stream)
+                await anyio.wait_all_tasks_blocked()
+                with pytest.raises(RuntimeError, match="another task"):
+                    await streams[0].next_batch()
+                await streams[0].__aexit__(None, None, None)
+                await anyio.wait_all_tasks_blocked()
+                assert ends == ["left"]
+        assert ends == ["left", "the runtime is closed"]
 
 
 @pytest.mark.anyio

@@ -79,6 +79,8 @@ class Stream:
         #: Decided and not begun: a wait before it may be interrupted.
         self._next: AttemptSpec | None = None
         self._ended = False
+        #: A task waits for the next batch. A second one would take its wake-up from it.
+        self._reading = False
         #: Of the last batch, what an iteration has not given yet.
         self.rest: Iterator[ModelEvent] = iter(())
 
@@ -99,6 +101,7 @@ class Stream:
         self._call.leave(self._attempt)
         if self._attempt is not None:
             self._attempt.cancel()
+            self._wakeups.wake(self._attempt)
 
     def batches(self) -> AsyncIterator[list[ModelEvent]]:
         """Give events in the lists in which they came, each of at least one.
@@ -120,6 +123,15 @@ class Stream:
             return rest
         if self._attempt is None and self._next is None:
             raise RuntimeError("enter the stream first: `async with runtime.stream(request) as stream`")
+        if self._reading:
+            raise RuntimeError("another task is reading this stream")
+        self._reading = True
+        try:
+            return await self._read()
+        finally:
+            self._reading = False
+
+    async def _read(self) -> list[ModelEvent] | None:
         while not self._ended:
             if self._next is not None:
                 await self._begin_next()

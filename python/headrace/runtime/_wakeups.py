@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Wakeups", "wakeups"]
 
 
+CLOSED: Final = "the runtime is closed"
+
+
 class Wakeups(Protocol):
     """Waiting for attempts."""
 
@@ -25,10 +28,16 @@ class Wakeups(Protocol):
     own_signal: bool
 
     async def wait(self, attempt: BackgroundAttemptRef) -> None:
-        """Wait until the attempt has something. If cancelled: nothing is lost."""
+        """Wait until the attempt has something. If cancelled: nothing is lost.
+
+        - Raises `RuntimeError`: closed.
+        """
+
+    def wake(self, attempt: BackgroundAttemptRef) -> None:
+        """Let who waits for this attempt look again."""
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching, and wake everybody who waits."""
 
 
 class _Asyncio:
@@ -38,36 +47,68 @@ class _Asyncio:
         self._kernel = kernel
         self._loop = loop
         self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._closed = False
         loop.add_reader(kernel.fileno(), self._wake)
 
     def _wake(self) -> None:
         for number in self._kernel.ready():
-            future = self._waiting.pop(number, None)
-            if future is not None and not future.done():
-                future.set_result(None)
+            self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        future = self._waiting.pop(number, None)
+        if future is not None and not future.done():
+            future.set_result(None)
 
     async def wait(self, attempt: BackgroundAttemptRef) -> None:
+        if self._closed:
+            raise RuntimeError(CLOSED)
         future = self._waiting[attempt.id] = self._loop.create_future()
         try:
             await future
         finally:
             self._waiting.pop(attempt.id, None)
 
+    def wake(self, attempt: BackgroundAttemptRef) -> None:
+        self._tell(attempt.id)
+
     def close(self) -> None:
+        self._closed = True
         self._loop.remove_reader(self._kernel.fileno())
+        for number in list(self._waiting):
+            self._tell(number)
 
 
 class _Anyio:
     own_signal = True
 
+    def __init__(self) -> None:
+        self._waiting: dict[int, BackgroundAttemptRef] = {}
+        self._closed = False
+
     async def wait(self, attempt: BackgroundAttemptRef) -> None:
         import anyio
 
-        await anyio.wait_readable(attempt.fileno())
+        if self._closed:
+            raise RuntimeError(CLOSED)
+        self._waiting[attempt.id] = attempt
+        try:
+            await anyio.wait_readable(attempt.fileno())
+        except anyio.ClosedResourceError:
+            return  # that is how `wake` is heard
+        finally:
+            self._waiting.pop(attempt.id, None)
         attempt.clear()
 
+    def wake(self, attempt: BackgroundAttemptRef) -> None:
+        import anyio
+
+        if attempt.id in self._waiting:
+            anyio.notify_closing(attempt.fileno())
+
     def close(self) -> None:
-        pass
+        self._closed = True
+        for attempt in list(self._waiting.values()):
+            self.wake(attempt)
 
 
 def wakeups(kernel: KernelRef) -> Wakeups:
