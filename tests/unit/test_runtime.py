@@ -257,6 +257,19 @@ async def test_a_task_that_waits_hears_of_a_second_reader_of_leaving_and_of_the_
 
 
 @pytest.mark.anyio
+async def test_a_stream_that_is_kept_keeps_no_connection_of_a_runtime_that_ended() -> None:
+    request = ModelRequest("acme/m", (Message.user("?"),))
+    with Upstream(Reply.stream(CHUNK, b"data: [DONE]\n\n")) as upstream:
+        config = Config(providers=(Provider(id="acme", kind="openai_compatible", base_url=upstream.url),))
+        async with Runtime(config) as runtime, runtime.stream(request) as kept:
+            await kept.result()
+        with SyncRuntime(config) as sync, sync.stream(request) as also_kept:
+            also_kept.result()
+        facts = await upstream.until(lambda facts: facts.open_connections == 0)
+        assert (facts.request_count, repr(kept)) == (2, "Stream('acme/m')")
+
+
+@pytest.mark.anyio
 async def test_an_asynchronous_failure_has_its_class() -> None:
     async with Runtime(DEMO) as runtime, runtime.stream(ask("error-400")) as stream:
         with pytest.raises(errors.BadRequestError):

@@ -72,7 +72,8 @@ class Stream:
     """One answer. Iterate it for events, `batches()` for lists of them, `result()` for the whole."""
 
     def __init__(self, kernel: KernelRef, wakeups: Wakeups, call: Call) -> None:
-        self._kernel = kernel
+        #: Until it is left: an idle connection must not outlive its runtime in a stream that somebody keeps.
+        self._kernel: KernelRef | None = kernel
         self._wakeups = wakeups
         self._call = call
         self._attempt: BackgroundAttemptRef | None = None
@@ -99,6 +100,7 @@ class Stream:
         """Leave: if the answer is not over, its connection is closed now. Does not wait, so it is never cancelled."""
         self._ended = True
         self._call.leave(self._attempt)
+        self._kernel = None
         if self._attempt is not None:
             self._attempt.cancel()
             self._wakeups.wake(self._attempt)
@@ -160,17 +162,15 @@ class Stream:
         return gather(events)
 
     async def _begin_next(self) -> None:
-        spec = self._next
-        if spec is None:
+        spec, kernel = self._next, self._kernel
+        if spec is None or kernel is None:
             return
         if spec.delay > 0:
             import anyio
 
             await anyio.sleep(spec.delay)
         own = self._wakeups.own_signal
-        self._attempt = self._kernel.background(
-            spec, turn_id=self._call.turn_id, model=self._call.model, own_signal=own
-        )
+        self._attempt = kernel.background(spec, turn_id=self._call.turn_id, model=self._call.model, own_signal=own)
         self._next = None
 
     def __repr__(self) -> str:

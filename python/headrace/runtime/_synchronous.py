@@ -65,7 +65,8 @@ class SyncStream:
     """One answer. Iterate it for events, `batches()` for lists of them, `result()` for the whole."""
 
     def __init__(self, kernel: KernelRef, call: Call) -> None:
-        self._kernel = kernel
+        #: Until it is left: an idle connection must not outlive its runtime in a stream that somebody keeps.
+        self._kernel: KernelRef | None = kernel
         self._call = call
         self._attempt: BlockingAttemptRef | None = None
         #: Decided and not begun: a wait before it may be interrupted.
@@ -95,6 +96,7 @@ class SyncStream:
         """
         self._call.leave(self._attempt)
         self._ended = True
+        self._kernel = None
         if self._attempt is not None:
             self._attempt.cancel()
 
@@ -145,12 +147,12 @@ class SyncStream:
         return gather([event for batch in self.batches() for event in batch])
 
     def _begin_next(self) -> None:
-        spec = self._next
-        if spec is None:
+        spec, kernel = self._next, self._kernel
+        if spec is None or kernel is None:
             return
         if spec.delay > 0:
             time.sleep(spec.delay)
-        self._attempt = self._kernel.blocking(spec, turn_id=self._call.turn_id, model=self._call.model)
+        self._attempt = kernel.blocking(spec, turn_id=self._call.turn_id, model=self._call.model)
         self._next = None
 
     def __repr__(self) -> str:

@@ -44,14 +44,14 @@ class _Asyncio:
     own_signal = False
 
     def __init__(self, kernel: KernelRef, loop: asyncio.AbstractEventLoop) -> None:
-        self._kernel = kernel
+        #: None once closed: whoever holds on to a stream must not hold the kernel's idle connections with it.
+        self._kernel: KernelRef | None = kernel
         self._loop = loop
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._closed = False
         loop.add_reader(kernel.fileno(), self._wake)
 
     def _wake(self) -> None:
-        for number in self._kernel.ready():
+        for number in self._kernel.ready() if self._kernel is not None else ():
             self._tell(number)
 
     def _tell(self, number: int) -> None:
@@ -60,7 +60,7 @@ class _Asyncio:
             future.set_result(None)
 
     async def wait(self, attempt: BackgroundAttemptRef) -> None:
-        if self._closed:
+        if self._kernel is None:
             raise RuntimeError(CLOSED)
         future = self._waiting[attempt.id] = self._loop.create_future()
         try:
@@ -72,8 +72,9 @@ class _Asyncio:
         self._tell(attempt.id)
 
     def close(self) -> None:
-        self._closed = True
-        self._loop.remove_reader(self._kernel.fileno())
+        if self._kernel is not None:
+            self._loop.remove_reader(self._kernel.fileno())
+        self._kernel = None
         for number in list(self._waiting):
             self._tell(number)
 
