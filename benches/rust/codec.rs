@@ -1,0 +1,78 @@
+//! The codec alone: bytes to events in Rust, no Python object made.
+//!
+//!     bench-codec PROTOCOL FILE [READ]
+//!
+//! Decodes FILE over and over for a third of a second, in reads of READ bytes (0: one event a read), and prints one JSON line:
+//! nanoseconds per SSE event, and what was decoded, so that whoever asked can compare it before the time.
+
+use std::time::{Duration, Instant};
+
+use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
+use headrace_codec::{At, Event, Protocol, Sink};
+
+/// Counts what it is given, as cheaply as that can be done without being optimised away.
+#[derive(Default)]
+struct Counting {
+    events: u64,
+    text: usize,
+    intents: u64,
+    finished: bool,
+}
+
+impl Sink for Counting {
+    fn event(&mut self, _at: At, event: &Event<'_>) {
+        self.events += 1;
+        match event {
+            Event::TextDelta { text, .. } => self.text += text.decode().len(),
+            Event::IntentProposed(_) => self.intents += 1,
+            Event::Finished { .. } => self.finished = true,
+            _ => {}
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = |what: &str| arguments.next().ok_or_else(|| format!("{what} is missing"));
+    let protocol = Protocol::from_name(&next("the protocol")?).ok_or("no such protocol")?;
+    let body = std::fs::read(next("the file")?)?;
+    let read: usize = next("the size of a read")?.parse()?;
+    let pieces = pieces(&body, read);
+    let frames = memchr::memmem::find_iter(&body, b"\n\n").count();
+    let counted = decode(protocol, &pieces);
+    let (mut rounds, began) = (0u32, Instant::now());
+    while began.elapsed() < Duration::from_millis(330) {
+        std::hint::black_box(decode(protocol, &pieces));
+        rounds += 1;
+    }
+    let nanoseconds = began.elapsed().as_secs_f64() * 1e9 / f64::from(rounds) / f64::from(u32::try_from(frames)?);
+    println!(
+        "{{\"ns_per_event\":{nanoseconds:.1},\"frames\":{frames},\"events\":{},\"text_bytes\":{},\"intents\":{},\"finished\":{}}}",
+        counted.events, counted.text, counted.intents, counted.finished
+    );
+    Ok(())
+}
+
+fn pieces(body: &[u8], read: usize) -> Vec<&[u8]> {
+    if read > 0 {
+        return body.chunks(read).collect();
+    }
+    let mut from = 0;
+    memchr::memmem::find_iter(body, b"\n\n")
+        .map(|at| {
+            let piece = &body[from..at + 2];
+            from = at + 2;
+            piece
+        })
+        .collect()
+}
+
+fn decode(protocol: Protocol, pieces: &[&[u8]]) -> Counting {
+    let mut sink = Counting::default();
+    let mut decoder = Decoder::new(DecoderConfig::new(protocol));
+    for piece in pieces {
+        decoder.feed(piece, &mut sink);
+    }
+    decoder.finish(End::Eof, &mut sink);
+    sink
+}
