@@ -69,26 +69,32 @@ async def _library(config: pathlib.Path) -> int:
 
 async def _threads() -> int:
     loop = asyncio.get_running_loop()
-    waiting: list[asyncio.Future[int]] = [loop.create_future() for _ in range(STREAMS)]
+    waiting: list[asyncio.Future[None] | None] = [None] * STREAMS
+    there = [0] * STREAMS
     done = threading.Event()
 
-    def wake(number: int, event: int) -> None:
-        waiting[number].set_result(event)
+    def wake(number: int) -> None:
+        there[number] += 1
+        future, waiting[number] = waiting[number], None
+        if future is not None and not future.done():
+            future.set_result(None)
 
     def produce(number: int) -> None:
         due = time.monotonic()
-        for event in range(EVENTS):
+        for _ in range(EVENTS):
             due += PACE_MS / 1000
             if done.wait(max(0.0, due - time.monotonic())):
                 return
-            loop.call_soon_threadsafe(wake, number, event)
+            loop.call_soon_threadsafe(wake, number)
 
     async def one(number: int) -> int:
         count = 0
         while count < EVENTS:
-            await waiting[number]
-            waiting[number] = loop.create_future()
-            count += 1
+            if there[number] == 0:
+                future = waiting[number] = loop.create_future()
+                await future
+            count += there[number]
+            there[number] = 0
         return count
 
     producers = [threading.Thread(target=produce, args=(number,)) for number in range(STREAMS)]
