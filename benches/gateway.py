@@ -144,7 +144,7 @@ def _delay(work: str, ours: dict[str, list[float]], theirs: dict[str, list[float
 
 
 def _measure(subject: Subject, built: pathlib.Path, provider: int, folder: pathlib.Path) -> dict[str, float]:
-    with _gateway(subject, provider, folder) as (process, port, start):
+    with gateway(subject, provider, folder) as (process, port, start):
         time.sleep(1.0)  # memory at idle, not at start: the allocator has settled by then
         figures = {"start": start, "idle": tree_memory(process.pid)}
         _check(subject, port)
@@ -222,10 +222,13 @@ def _check(subject: Subject, port: int) -> None:
 
 
 @contextlib.contextmanager
-def _gateway(
-    subject: Subject, provider: int, folder: pathlib.Path
+def gateway(
+    subject: Subject, provider: int, folder: pathlib.Path, *, answers: bool = True
 ) -> Iterator[tuple[subprocess.Popen[bytes], int, float]]:
-    """A started gateway, its port, and the seconds from its start to its first answer."""
+    """A started gateway, its port, and the seconds from its start to its first answer.
+
+    - `answers`: whether the upstream answers a completion; else it is waited for until it listens.
+    """
     port = _free_port()
     here = pathlib.Path(tempfile.mkdtemp(dir=folder))
     if subject.name == "nginx":
@@ -240,7 +243,7 @@ def _gateway(
     environment = {**os.environ, "XDG_STATE_HOME": str(here)}
     process = subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while not _answers(subject, port):
+        while not (_answers(subject, port) if answers else _listens(port)):
             if process.poll() is not None or time.perf_counter() - began > START_LIMIT_S:
                 raise RuntimeError(f"{subject.name} does not start: {' '.join(command)}")
             time.sleep(0.005)
@@ -261,6 +264,11 @@ def _answers(subject: Subject, port: int) -> bool:
         return connection.getresponse().status == http.HTTPStatus.OK
     except OSError:
         return False
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ PURE = {"codec": {"memchr", "base64"}, "http1": {"memchr", "httparse"}}
 
 FORBIDDEN = {
     "a workplace's path": re.compile(r"/(?:work|tmp|root|home)/(?:shared|wt|main|target-|venv-|clone-|[a-z]+/\.)"),
-    "a registry's host": re.compile(r"pypi\.org|pythonhosted\.org|crates\.io|npmjs\.(?:org|com)"),
+    "a registry's host": re.compile(r"\bpy(?:pi|thonhosted)\.org\b|crates\.i[o]\b|npm[j]s\.(?:org|com)"),
     "a mark of unfinished work": re.compile(r"\b(?:TODO|FIXME|XXX)\b|\b(?:todo|unimplemented)!\("),
 }
 # This file names what it looks for, and a lock file holds hosts by its nature.
