@@ -259,10 +259,11 @@ def test_the_vendors_sdks_read_the_model_list():
     from openai.types import Model
 
     of = gateway(TEXT, ENVIRON)
-    for one in json.loads(of.models("openai_chat").body)["data"]:
-        Model.model_validate(one)
-    for one in json.loads(of.models("anthropic_messages").body)["data"]:
-        ModelInfo.model_validate(one)
+    for protocol, shape in (("openai_chat", Model), ("anthropic_messages", ModelInfo)):
+        listed = json.loads(of.models(protocol).body)["data"]
+        assert listed, "an empty list is read by anybody"
+        for one in listed:
+            shape.model_validate(one)
 
 
 def test_an_empty_gateway_has_an_empty_list():
