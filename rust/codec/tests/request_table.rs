@@ -8,7 +8,7 @@ use headrace_codec::loss::LossAction;
 use headrace_codec::request::table::{self, Fate, Object, Row};
 use headrace_codec::request::{Flag, RequestError, Source, TargetFlags, TranslateSpec, Translation, translate};
 use request_samples::Comes::{self, Here, Lost, Refused, Silent};
-use request_samples::{SOURCES, TARGETS, column, name, skeleton, typed, values};
+use request_samples::{SOURCES, TARGETS, name, skeleton, typed, values};
 use serde_json::{Value, json};
 
 fn run(body: &Value, source: Source, target: Protocol, flags: TargetFlags) -> Result<Translation, RequestError> {
@@ -76,7 +76,8 @@ impl Trial<'_> {
     }
 
     fn row(&mut self, key_is_type: bool) {
-        let fate = self.row.fates[column(self.target)];
+        let column = table::column(self.source, self.target).expect("a target");
+        let fate = column.fate(self.object, self.row);
         let (flags, off) = match fate {
             Fate::If(flag, _) | Fate::Needs(flag, _) => (all_flags(), Some(all_flags().with(flag, false))),
             _ => (all_flags(), None),
@@ -94,7 +95,7 @@ impl Trial<'_> {
             vec![(body, comes)]
         } else {
             let (skeleton, at) = skeleton(self.source, self.object.path, self.row.key);
-            values(self.source, self.object.path, self.row, self.target)
+            values(self.source, self.object.path, self.row, fate, self.target)
                 .into_iter()
                 .map(|(value, comes)| {
                     let mut body = skeleton.clone();

@@ -89,7 +89,7 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
         return Ok(Translation { body: body.to_vec(), losses });
     }
     let none = |what: &str| RequestError::unsupported(String::new(), format!("nothing is translated {what}"));
-    let Some(column) = table::column(spec.target) else {
+    let Some(column) = table::column(spec.source, spec.target) else {
         return Err(none(&format!("to {}", spec.target.name())));
     };
     if let Err(at) = std::str::from_utf8(body) {

@@ -10,7 +10,7 @@
 use super::error::{RequestError, Res, shown};
 use super::flags::{Flag, TargetFlags};
 use super::neutral::{Kept, Options, Str};
-use super::table::{Fate, Object, Row};
+use super::table::{Column, Fate, Object, Row};
 use crate::encode::continuation;
 use crate::event::Protocol;
 use crate::json::{Items, Kind, Scanner};
@@ -24,7 +24,7 @@ pub(super) struct Reader<'s> {
     pub provider: Option<&'s str>,
     /// The key of the source's messages.
     pub list: &'static str,
-    column: usize,
+    column: Column,
     path: Vec<Step>,
     /// Rows that are reported already, with the depth they were met at.
     reported: Vec<(*const Row, usize)>,
@@ -49,7 +49,7 @@ pub(super) struct Open {
 }
 
 impl<'s> Reader<'s> {
-    pub(super) fn new(target: Protocol, column: usize, flags: TargetFlags, provider: Option<&'s str>) -> Self {
+    pub(super) fn new(target: Protocol, column: Column, flags: TargetFlags, provider: Option<&'s str>) -> Self {
         Reader {
             target,
             flags,
@@ -120,7 +120,7 @@ impl<'s> Reader<'s> {
             if !row.ty.allows(kind) {
                 return self.expected(row.key, &row.ty.words());
             }
-            let carried = match row.fates[self.column] {
+            let carried = match self.column.fate(open.table, row) {
                 Fate::Drop(_) => {
                     if asks(s.skip()?) {
                         self.report(row, LossAction::Dropped);
@@ -165,7 +165,7 @@ impl<'s> Reader<'s> {
             // What nobody knows may be what the whole turn is about.
             return self.refuse("type", &format!("{} is unknown here", shown(kind)));
         };
-        match row.fates[self.column] {
+        match self.column.fate(table, row) {
             Fate::Drop(_) => {}
             Fate::If(flag, _) if !self.has(flag) => {}
             Fate::Refuse(why) => return self.refuse("type", &format!("{}: {why}", row.key)),
@@ -238,7 +238,7 @@ impl<'s> Reader<'s> {
     pub(super) fn pass<'a>(&mut self, s: &mut Scanner<'a>, open: &Open, options: &mut Options<'a>) -> Res<()> {
         let raw = s.skip()?;
         let Some(row) = open.row else { return Ok(()) };
-        let name = match row.fates[self.column] {
+        let name = match self.column.fate(open.table, row) {
             Fate::To(name) => name,
             Fate::If(_, name) if !name.is_empty() => name,
             _ => row.key,

@@ -7,6 +7,8 @@
 //! 3. `null` is absent. An empty object, array or string that would be dropped or refused is not reported: it asks
 //!    for nothing.
 //! 4. A key that no table knows is some vendor's own: dropped and reported in translation, kept in a rewrite.
+//! 5. A family that came later has no column of its own: it goes by that of the family it is most like, but for the fields
+//!    that it names itself ([`Column::like`]).
 //!
 //! A field without a row must not be read anywhere.
 
@@ -97,12 +99,49 @@ impl Object {
     }
 }
 
-/// The column of a target, or `None` for a family that nobody translates to yet.
-pub(super) fn column(target: Protocol) -> Option<usize> {
+/// Where the fates of one ordered pair stand.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    at: usize,
+    others: &'static [Other],
+}
+
+/// A field whose fate in a target is not that of the column which the target goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Other {
+    /// The object's, as in [`Object::path`].
+    pub path: &'static str,
+    pub key: &'static str,
+    pub fate: Fate,
+}
+
+impl Column {
+    const CHAT: Column = Column { at: 0, others: &[] };
+    const RESPONSES: Column = Column { at: 1, others: &[] };
+    const MESSAGES: Column = Column { at: 2, others: &[] };
+
+    /// The column of `base`, but for these fields.
+    #[must_use]
+    pub const fn like(base: Column, others: &'static [Other]) -> Column {
+        Column { at: base.at, others }
+    }
+
+    /// The fate of a row of this object.
+    #[must_use]
+    pub fn fate(&self, object: &Object, row: &Row) -> Fate {
+        let other = self.others.iter().find(|o| o.key == row.key && o.path == object.path);
+        other.map_or(row.fates[self.at], |o| o.fate)
+    }
+}
+
+/// The column of a pair, or `None` for a family that nobody translates to yet.
+#[must_use]
+pub fn column(source: Source, target: Protocol) -> Option<Column> {
+    let _ = source;
     match target {
-        Protocol::OpenaiChat => Some(0),
-        Protocol::OpenaiResponses => Some(1),
-        Protocol::AnthropicMessages => Some(2),
+        Protocol::OpenaiChat => Some(Column::CHAT),
+        Protocol::OpenaiResponses => Some(Column::RESPONSES),
+        Protocol::AnthropicMessages => Some(Column::MESSAGES),
         _ => None,
     }
 }
@@ -121,11 +160,11 @@ pub fn objects(source: Source) -> &'static [&'static Object] {
 
 /// The table of one ordered pair: every known field's path and fate.
 pub fn rows(source: Source, target: Protocol) -> impl Iterator<Item = (String, Fate)> {
-    let column = column(target);
+    let column = column(source, target);
     objects(source).iter().flat_map(move |object| {
         object.rows.iter().filter_map(move |row| {
             let path = if object.path.is_empty() { row.key.to_owned() } else { format!("{}.{}", object.path, row.key) };
-            Some((path, row.fates[column?]))
+            Some((path, column?.fate(object, row)))
         })
     })
 }

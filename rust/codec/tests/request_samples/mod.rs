@@ -338,7 +338,7 @@ pub fn typed(source: Source, path: &str, kind: &str) -> Option<(Value, &'static 
 }
 
 /// Values to try for a field, and for one that goes by its value what each comes to. By default one of its type.
-pub fn values(source: Source, path: &str, row: &Row, target: Protocol) -> Vec<(Value, Option<Comes>)> {
+pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protocol) -> Vec<(Value, Option<Comes>)> {
     let messages = target == Protocol::AnthropicMessages;
     let chat = target == Protocol::OpenaiChat;
     let full = if path.is_empty() { row.key.to_owned() } else { format!("{path}.{}", row.key) };
@@ -414,10 +414,7 @@ pub fn values(source: Source, path: &str, row: &Row, target: Protocol) -> Vec<(V
         },
         ("openai_chat", "tools[].type") => silent(json!("function")).into_iter().filter(|_| false).collect(),
         ("openai_chat", "tools[].function" | "tools[].custom") => {
-            vec![(
-                json!({"name": "mark_er"}),
-                matches!(row.fates[column(target)], Fate::By(_)).then_some(Here("mark_er")),
-            )]
+            vec![(json!({"name": "mark_er"}), matches!(fate, Fate::By(_)).then_some(Here("mark_er")))]
         }
         (_, "tools[].function.name" | "tools[].custom.name" | "tools[].name") => {
             by(&[(json!("mark_er"), Here("mark_er")), (json!("mark.er"), Lost)])
@@ -561,7 +558,7 @@ pub fn values(source: Source, path: &str, row: &Row, target: Protocol) -> Vec<(V
         ("headrace", "options.response_format") => plain(json!({"type": "json_schema", "schema": {"mark_er": 1}})),
         ("headrace", path) if path.ends_with("extra") => {
             let own = json!({target.name(): {"mark_er": 1}, "google_gemini": {"x": 1}});
-            vec![(own, matches!(row.fates[column(target)], Fate::By(_)).then_some(Here("mark_er")))]
+            vec![(own, matches!(fate, Fate::By(_)).then_some(Here("mark_er")))]
         }
         ("headrace", "options.tool_choice.mode") => silent(json!("tool")),
         ("headrace", "options.tool_choice.name") => silent(json!("f")),
@@ -594,8 +591,4 @@ fn of_type(row: &Row) -> Value {
         words if words.starts_with("an object") => json!({"mark_er": "x"}),
         _ => json!(["mark_er"]),
     }
-}
-
-pub fn column(target: Protocol) -> usize {
-    TARGETS.iter().position(|t| *t == target).unwrap()
 }
