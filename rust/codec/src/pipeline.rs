@@ -19,6 +19,8 @@ use crate::framing::{Frame, TooLong};
 use crate::json::{Scan, Scanner};
 use crate::limits::{MAX_ERROR_RAW, MAX_FRAME};
 use crate::normalize::anthropic_messages::AnthropicMessages;
+use crate::normalize::cohere_chat::CohereChat;
+use crate::normalize::ollama_chat::OllamaChat;
 use crate::normalize::openai_chat::OpenaiChat;
 use crate::normalize::openai_responses::OpenaiResponses;
 use crate::normalize::template::Template;
@@ -107,6 +109,8 @@ enum Normalizer {
     Chat(Box<OpenaiChat>),
     Responses(Box<OpenaiResponses>),
     Messages(Box<AnthropicMessages>),
+    Cohere(Box<CohereChat>),
+    Ollama(Box<OllamaChat>),
     /// A protocol that this build cannot read: the first byte, or the end, is an error.
     Unsupported,
 }
@@ -117,6 +121,8 @@ impl Normalizer {
             Normalizer::Chat(chat) => Some(&mut **chat),
             Normalizer::Responses(responses) => Some(&mut **responses),
             Normalizer::Messages(messages) => Some(&mut **messages),
+            Normalizer::Cohere(cohere) => Some(&mut **cohere),
+            Normalizer::Ollama(ollama) => Some(&mut **ollama),
             Normalizer::Unsupported => None,
         }
     }
@@ -141,6 +147,8 @@ impl Decoder {
             Protocol::OpenaiChat => Normalizer::Chat(Box::new(OpenaiChat::new(config.think_tags))),
             Protocol::OpenaiResponses => Normalizer::Responses(Box::default()),
             Protocol::AnthropicMessages => Normalizer::Messages(Box::default()),
+            Protocol::CohereChat => Normalizer::Cohere(Box::default()),
+            Protocol::OllamaChat => Normalizer::Ollama(Box::new(OllamaChat::new(config.think_tags))),
             _ => Normalizer::Unsupported,
         };
         let response = Response::new(About {

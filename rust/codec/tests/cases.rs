@@ -21,7 +21,8 @@ const FIELDS: [(&str, &[&str]); 8] = [
 ];
 
 /// Protocols whose cases must all hold.
-const READ: [Protocol; 3] = [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages];
+const READ: [Protocol; 4] =
+    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::OllamaChat];
 
 #[test]
 fn every_case_holds_however_it_is_cut() {

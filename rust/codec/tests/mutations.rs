@@ -151,7 +151,7 @@ fn swap_words(frame: &mut Vec<u8>, dice: &mut Dice) {
     frame.splice(colon + 1..=end, values[dice.roll(values.len())].iter().copied());
 }
 
-const FAMILIES: [Protocol; 2] = [Protocol::AnthropicMessages, Protocol::OpenaiResponses];
+const FAMILIES: [Protocol; 3] = [Protocol::AnthropicMessages, Protocol::OpenaiResponses, Protocol::CohereChat];
 
 #[test]
 fn damaged_streams_end_once_and_propose_nothing_they_may_not() {

@@ -9,12 +9,14 @@ use headrace_codec::{At, Event, Protocol, Sink};
 use serde_json::Value;
 
 /// The folders of recordings, and the protocol that each is read as.
-const FAMILIES: [(&str, Protocol); 5] = [
+const FAMILIES: [(&str, Protocol); 7] = [
     ("openai_chat", Protocol::OpenaiChat),
     ("openai_compatible", Protocol::OpenaiChat),
     ("mistral_chat", Protocol::OpenaiChat),
     ("openai_responses", Protocol::OpenaiResponses),
     ("anthropic_messages", Protocol::AnthropicMessages),
+    ("cohere_chat", Protocol::CohereChat),
+    ("ollama_chat", Protocol::OllamaChat),
 ];
 
 /// A digest of the events, and what must hold of any order of them.

@@ -24,6 +24,18 @@ pub fn incomplete(reason: &str) -> Ending {
     look_up(&INCOMPLETE, reason)
 }
 
+/// A `finish_reason` of Cohere's chat.
+#[must_use]
+pub fn cohere(reason: &str) -> Ending {
+    look_up(&COHERE, reason)
+}
+
+/// A `done_reason` of Ollama; empty where there is none.
+#[must_use]
+pub fn ollama(reason: &str) -> Ending {
+    look_up(&OLLAMA, reason)
+}
+
 type Table = [(Ending, &'static [&'static str])];
 
 fn look_up(table: &Table, reason: &str) -> Ending {
@@ -77,13 +89,26 @@ const INCOMPLETE: [(Ending, &[&str]); 2] = [
     (Ending::Reason(FinishReason::ContentFilter), &["content_filter"]),
 ];
 
+const COHERE: [(Ending, &[&str]); 6] = [
+    (Ending::Normal, &["COMPLETE", "STOP_SEQUENCE"]),
+    (Ending::ToolUse, &["TOOL_CALL"]),
+    (Ending::Reason(FinishReason::Length), &["MAX_TOKENS", "ERROR_LIMIT"]),
+    (Ending::Reason(FinishReason::ContentFilter), &["ERROR_TOXIC"]),
+    (Ending::Error(ErrorKind::Unknown), &["ERROR"]),
+    (Ending::Error(ErrorKind::Timeout), &["TIMEOUT"]),
+];
+
+/// An empty prompt only loads or unloads the model: that ends well too.
+const OLLAMA: [(Ending, &[&str]); 2] =
+    [(Ending::Normal, &["", "stop", "load", "unload"]), (Ending::Reason(FinishReason::Length), &["length"])];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_word_stands_in_one_row_and_an_unknown_one_is_other() {
-        for table in [&CHAT[..], &MESSAGES, &INCOMPLETE] {
+        for table in [&CHAT[..], &MESSAGES, &INCOMPLETE, &COHERE, &OLLAMA] {
             let mut words: Vec<&str> = table.iter().flat_map(|(_, words)| words.iter().copied()).collect();
             let count = words.len();
             words.sort_unstable();

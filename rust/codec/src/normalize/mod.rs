@@ -10,9 +10,11 @@
 pub mod anthropic_messages;
 pub mod classify;
 mod codes;
+pub mod cohere_chat;
 mod details;
 mod error_body;
 pub mod finish;
+pub mod ollama_chat;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod out;

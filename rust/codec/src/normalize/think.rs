@@ -3,7 +3,64 @@
 //! A tail that may still become the tag that is looked for is held back, and let go as soon as it cannot.
 //! No other tag may be added: a model's own text may hold any.
 
+use super::Out;
+use super::text::Half;
+use crate::event::ReasoningKind;
 use crate::limits::MAX_HELD_TAG;
+use crate::text::{Literal, Text};
+
+/// The one block of text of a protocol that does not number its blocks.
+pub const TEXT: u64 = 0;
+/// Its one block of reasoning.
+pub const REASONING: u64 = 1;
+
+/// The content of such a response: text, and reasoning in it where tags are looked for.
+#[derive(Debug, Default)]
+pub struct Content {
+    tags: Option<Tagged>,
+}
+
+#[derive(Debug, Default)]
+struct Tagged {
+    tags: ThinkTags,
+    half: Half,
+}
+
+impl Content {
+    #[must_use]
+    pub fn new(think_tags: bool) -> Content {
+        Content { tags: think_tags.then(Tagged::default) }
+    }
+
+    /// Gives out the next text.
+    #[inline]
+    pub fn give(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+        let Some(Tagged { tags, half }) = &mut self.tags else {
+            return out.text(TEXT, Text::Literal(text));
+        };
+        let mut scratch = String::new();
+        if let Some(ready) = half.pass(Text::Literal(text), &mut scratch) {
+            tags.split(&ready.decode(), |piece, inside| tagged(piece, inside, out));
+        }
+    }
+
+    /// The content is over: gives out what is held back.
+    pub fn flush(&mut self, out: &mut Out<'_>) {
+        let Some(Tagged { tags, half }) = &mut self.tags else { return };
+        if let Some(half) = half.flush() {
+            tags.split(&half.decode(), |piece, inside| tagged(piece, inside, out));
+        }
+        tags.flush(|piece, inside| tagged(piece, inside, out));
+    }
+}
+
+fn tagged(piece: &str, inside: bool, out: &mut Out<'_>) {
+    if inside {
+        out.reasoning(REASONING, ReasoningKind::Raw, Text::Plain(piece));
+    } else {
+        out.text(TEXT, Text::Plain(piece));
+    }
+}
 
 /// Which side of the tags the text is on, and what is held.
 #[derive(Clone, Debug, Default)]

@@ -19,22 +19,19 @@ use chunk::{Arguments, Choice, Choices, Chunk, Content, Delta, Extra, Fragment};
 
 use super::details::Details;
 use super::template::Steady;
-use super::text::Half;
-use super::think::ThinkTags;
+use super::think::{self, REASONING, TEXT};
 use super::{Normalize, Out, Piece, finish};
 use crate::event::{AttachTo, CallKind, ContinuationForm, ReasoningKind};
 use crate::json::Scan;
 use crate::text::{Literal, Text};
 use crate::toolcall::bounded;
 
-const TEXT: u64 = 0;
-const REASONING: u64 = 1;
 const REFUSAL: u64 = 2;
 
 /// The state of one response.
 #[derive(Debug, Default)]
 pub struct OpenaiChat {
-    think: Option<Think>,
+    text: think::Content,
     details: Details,
     /// The last finish reason that came.
     finish: Option<String>,
@@ -57,12 +54,6 @@ enum Again {
     Call(u32),
 }
 
-#[derive(Debug, Default)]
-struct Think {
-    tags: ThinkTags,
-    half: Half,
-}
-
 /// Which call is meant (rule R21).
 #[derive(Debug, Default)]
 struct Known {
@@ -80,7 +71,7 @@ struct Known {
 impl OpenaiChat {
     #[must_use]
     pub fn new(think_tags: bool) -> OpenaiChat {
-        OpenaiChat { think: think_tags.then(Think::default), ..OpenaiChat::default() }
+        OpenaiChat { text: think::Content::new(think_tags), ..OpenaiChat::default() }
     }
 
     fn act(&mut self, json: &[u8], chunk: &Chunk<'_>, out: &mut Out<'_>) -> Scan<()> {
@@ -212,13 +203,7 @@ impl OpenaiChat {
         }
         self.spoke = true;
         self.give_details(out);
-        let Some(think) = &mut self.think else {
-            return out.text(TEXT, Text::Literal(text));
-        };
-        let mut scratch = String::new();
-        if let Some(ready) = think.half.pass(Text::Literal(text), &mut scratch) {
-            think.tags.split(&ready.decode(), |piece, inside| tagged(piece, inside, out));
-        }
+        self.text.give(text, out);
     }
 
     fn fragment(&mut self, fragment: &Fragment<'_>, whole: bool, out: &mut Out<'_>) {
@@ -328,12 +313,7 @@ impl OpenaiChat {
 
     /// Gives out all that is held back.
     fn let_go(&mut self, out: &mut Out<'_>) {
-        if let Some(think) = &mut self.think {
-            if let Some(half) = think.half.flush() {
-                think.tags.split(&half.decode(), |piece, inside| tagged(piece, inside, out));
-            }
-            think.tags.flush(|piece, inside| tagged(piece, inside, out));
-        }
+        self.text.flush(out);
         self.give_details(out);
     }
 }
@@ -389,14 +369,6 @@ impl Normalize for OpenaiChat {
             }
         }
         out.finish(ending, Some(Text::Plain(&reason)));
-    }
-}
-
-fn tagged(piece: &str, inside: bool, out: &mut Out<'_>) {
-    if inside {
-        out.reasoning(REASONING, ReasoningKind::Raw, Text::Plain(piece));
-    } else {
-        out.text(TEXT, Text::Plain(piece));
     }
 }
 
