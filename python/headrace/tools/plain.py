@@ -71,7 +71,7 @@ class PlainExecutor:
         try:
             # Not asyncio's own: it calls a process ended only when its pipes are closed, and a background process may
             # hold them for hours.
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: S603, ASYNC220 - commands are what this is for; a fork takes 1 ms
                 wrapped,
                 cwd=command.cwd,
                 env={**command.env, MARK: mark},
@@ -110,7 +110,7 @@ class _Run:
     )
 
     def __init__(self, process: subprocess.Popen[bytes], command: Command, sink: Sink, mark: str) -> None:
-        assert process.stdout is not None
+        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
         self._began = time.monotonic()
         self._process = process
         self._command = command
@@ -182,7 +182,7 @@ class _Run:
         for _ in range(ROUNDS):
             if not self._signal(signal.SIGKILL):
                 break
-            time.sleep(0.001)
+            time.sleep(0.001)  # noqa: ASYNC251 - as above
         self._loop.remove_reader(self._out)
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
