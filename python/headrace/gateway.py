@@ -11,16 +11,14 @@ Never here: bytes of a stream, a prompt, a socket.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from headrace.attempts import CredentialAttempts
-from headrace.credentials import Credential, Pool
 from headrace.keys import GatewayKey, KeyRing
 from headrace.requests import (
     Answer,
     AttemptSpec,
-    Deadlines,
     Failure,
     Plan,
     Refusal,
@@ -29,15 +27,17 @@ from headrace.requests import (
     RuntimeMap,
     Settlement,
 )
-from headrace.selectors import Names, Pattern, Unresolved
+from headrace.resolver import Resolver, Target, compile_rows
+from headrace.selectors import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.config import Config, Provider
+    from headrace.config import Config
+    from headrace.credentials import Pool
     from headrace.events import ProviderErrorEvent
-    from headrace.plugins import Capability, ProviderDefinition
     from headrace.registry import Registry
+    from headrace.resolver import Row
 
 __all__ = ["Gateway"]
 
@@ -45,40 +45,19 @@ _LOG = logging.getLogger("headrace.gateway")
 
 #: Bytes of JSON per token, for an estimate that says that it is one.
 BYTES_PER_TOKEN: Final = 4
-#: Runtime maps that are kept: a deployment's models times its credentials, and then some.
-RUNTIMES_LIMIT: Final = 4096
-_PROTOCOLS: Final = ("openai_chat", "openai_responses", "anthropic_messages")
 _UNAVAILABLE: Final = 503
 _OVERLOADED: Final = 529
 _COUNTING: Final = "anthropic_messages"
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """A provider row, ready for decisions."""
-
-    id: str
-    definition: ProviderDefinition
-    base_url: str
-    settings: Any
-    deadlines: Deadlines
-    pool: Pool
-    #: Client protocol to the wire that serves it best; empty where the provider has no language model.
-    wires: Mapping[str, Capability]
-
-
-@dataclass(frozen=True, slots=True)
 class _Tables:
     """One configuration, compiled."""
 
-    rows: Mapping[str, _Row]
-    names: Names
+    resolver: Resolver
     keys: KeyRing
     #: The model lists, written once: of OpenAI's shape and of Anthropic's.
     lists: Mapping[str, bytes]
-    #: One for each that was planned: the same values again and again, and making one costs as much as looking it up
-    #: saves. Bounded by `RUNTIMES_LIMIT`.
-    runtimes: dict[tuple[str, str, str, str | None], RuntimeMap] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +96,12 @@ class Gateway:
         self._demo_url = demo_url
         self._token = 0
         self._running: dict[int, _Running] = {}
-        self._tables = self._compile(config)
+        self._tables = self._compile(config, {})
+
+    @property
+    def resolver(self) -> Resolver:
+        """Of the configuration that holds now."""
+        return self._tables.resolver
 
     @property
     def running(self) -> int:
@@ -126,12 +110,7 @@ class Gateway:
 
     def reload(self, config: Config) -> None:
         """Take another checked configuration. Requests under way go on as they were planned."""
-        tables = self._compile(config)
-        rows = {}
-        for name, row in tables.rows.items():
-            before = self._tables.rows.get(name)
-            rows[name] = row if before is None else _continued(row, before.pool)
-        self._tables = replace(tables, rows=rows)
+        self._tables = self._compile(config, self._tables.resolver.rows)
 
     def decide(self, request: Request) -> Plan | Refusal | Answer:
         """Say what is done with a request."""
@@ -141,14 +120,18 @@ class Gateway:
             return key
         if request.operation == "models":
             return self.models(request.protocol or "openai_chat")
-        found = _may(request, key, several=len(tables.keys) > 1) or _route(request, tables)
-        if isinstance(found, Refusal):
-            return found
-        row, wire, model = found
+        target = _may(request, key, several=len(tables.keys) > 1) or tables.resolver.resolve(
+            request.model,
+            subject=key.subject if key is not None else None,
+            client=request.protocol or "openai_chat",
+            has_images=lambda: request.has_images,
+        )
+        if isinstance(target, Refusal):
+            return target
         count = request.operation == "count_tokens"
-        if count and not (row.definition.counts_tokens and wire.protocol == _COUNTING):
+        if count and not (target.row.definition.counts_tokens and target.wire.protocol == _COUNTING):
             return _estimate(request)
-        return self._plan(request, key, row, wire, model, path="/count_tokens" if count else "")
+        return self._plan(request, key, target, path="/count_tokens" if count else "")
 
     def next(self, failure: Failure) -> AttemptSpec | Refusal:
         """Say what follows a failed attempt of a running request.
@@ -187,14 +170,13 @@ class Gateway:
         shape = "anthropic" if protocol == "anthropic_messages" else "openai"
         return Answer(body=self._tables.lists[shape])
 
-    def _plan(
-        self, request: Request, key: GatewayKey | None, row: _Row, wire: Capability, model: str, *, path: str = ""
-    ) -> Plan | Refusal:
+    def _plan(self, request: Request, key: GatewayKey | None, target: Target, *, path: str = "") -> Plan | Refusal:
         now = self._clock()
+        row, wire = target.row, target.wire
         client = request.protocol or wire.protocol
         attempts = CredentialAttempts(
             pool=row.pool,
-            model=model,
+            model=target.model,
             authorize=row.definition.authorize,
             started=now,
             conversation=_conversation(request, key) if len(row.pool) > 1 else None,
@@ -203,7 +185,7 @@ class Gateway:
         refused = attempts.choose(now=now, random=self._random)
         if refused is not None:
             return _in_words_of(client, refused)
-        runtime = self._runtime(row, wire, model, attempts.credential)
+        runtime = self._tables.resolver.runtime(target, attempts.credential)
         prepared = wire.prepare(runtime, request)
         relay: Relay = "verbatim" if wire.protocol == client else "normalised"
         if path:
@@ -213,26 +195,6 @@ class Gateway:
         self._token += 1
         self._running[self._token] = _Running(attempts, runtime, client)
         return Plan(token=self._token, spec=spec, client_protocol=client, relay=relay)
-
-    def _runtime(self, row: _Row, wire: Capability, model: str, credential: str | None) -> RuntimeMap:
-        made = self._tables.runtimes
-        name = (row.id, wire.protocol, model, credential)
-        runtime = made.get(name)
-        if runtime is None:
-            if len(made) >= RUNTIMES_LIMIT:
-                made.clear()
-            runtime = made[name] = RuntimeMap(
-                provider=row.id,
-                kind=row.definition.kind,
-                model=model,
-                base_url=row.base_url,
-                protocol=wire.protocol,
-                transport=wire.transport,
-                credential=credential,
-                settings=row.settings,
-                deadlines=row.deadlines,
-            )
-        return runtime
 
     def _log_last(self, token: int, running: _Running, error: ProviderErrorEvent) -> None:
         record = running.attempts.records[-1]
@@ -250,44 +212,23 @@ class Gateway:
             "answered" if record.next_in is None else f"again in {record.next_in:.2f} s",
         )
 
-    def _compile(self, config: Config) -> _Tables:
-        rows = {row.id: self._row(row) for row in config.providers}
-        names = Names(models=config.models, bindings=config.bindings, providers=rows)
+    def _compile(self, config: Config, before: Mapping[str, Row]) -> _Tables:
+        rows = compile_rows(config, self._registry, self._demo_url)
+        for name, row in rows.items():
+            if name in before:
+                rows[name] = _continued(row, before[name].pool)
+        resolver = Resolver(config, rows)
         keys = KeyRing(
-            ((GatewayKey(key.id, tuple(map(Pattern.of, key.models))), key.secret) for key in config.keys),
+            (
+                (GatewayKey(key.id, tuple(map(Pattern.of, key.models)), key.subject or key.id), key.secret)
+                for key in config.keys
+            ),
             salt=self._salt,
         )
-        return _Tables(rows, names, keys, _lists(names, rows))
-
-    def _row(self, row: Provider) -> _Row:
-        definition = self._registry.definitions[row.kind]
-        speaks = definition.speaks("language_model", row.protocol)
-        best = {one.protocol: one for one in reversed(speaks)}
-        base_url = row.base_url or (self._demo_url if row.kind == "demo" else None) or definition.base_url or ""
-        limits = row.deadlines
-        return _Row(
-            id=row.id,
-            definition=definition,
-            base_url=base_url,
-            settings=self._registry.settings_of(row),
-            deadlines=Deadlines(
-                connect=limits.connect,
-                first_byte=limits.first_byte,
-                idle=limits.idle,
-                content=limits.content,
-                total=limits.total,
-            ),
-            pool=Pool(
-                row.id,
-                (Credential(one.id, one.secret) for one in row.credentials),
-                strategy=row.pool.strategy,
-                affinity=row.pool.affinity,
-            ),
-            wires={client: best.get(client, speaks[0]) for client in _PROTOCOLS} if speaks else {},
-        )
+        return _Tables(resolver, keys, _lists(resolver))
 
 
-def _continued(row: _Row, pool: Pool) -> _Row:
+def _continued(row: Row, pool: Pool) -> Row:
     """Let a row go on with its pool, so that requests under way still mark it; or take over what it knows."""
     if row.pool.serves_as(pool):
         pool.revive()
@@ -317,29 +258,6 @@ def _may(request: Request, key: GatewayKey | None, *, several: bool) -> Refusal 
     return None
 
 
-def _route(request: Request, tables: _Tables) -> tuple[_Row, Capability, str] | Refusal:
-    """Find who is asked, over which wire, for which of its models."""
-    name = request.model
-    if not name:
-        message = "the body names no model"
-        return Refusal(status=400, code="missing_required_parameter", message=message, param="model")
-    route = tables.names.resolve(name)
-    if isinstance(route, Unresolved):
-        return Refusal(status=422, code=route.code, message=route.message, param="model")
-    row = tables.rows[route.provider]
-    wire = row.wires.get(request.protocol or "openai_chat")
-    if route.capability == "language_model" and wire is not None:
-        return row, wire, route.model
-    able = ", ".join(sorted({one.name for one in row.definition.capabilities}))
-    asked = "language_model" if wire is None else f"{route.capability}, and this path is for language_model"
-    return Refusal(
-        status=422,
-        code="unsupported_capability",
-        message=f"{name!r} asks {route.provider!r} for {asked}; that provider has: {able}",
-        param="model",
-    )
-
-
 def _in_words_of(client: str, refusal: Refusal) -> Refusal:
     """Overload has a status of its own in Messages."""
     if client == "anthropic_messages" and refusal.status == _UNAVAILABLE:
@@ -359,11 +277,11 @@ def _estimate(request: Request) -> Answer:
     return Answer(body=b'{"input_tokens":%d}' % tokens, headers=(("x-headrace-estimate", "true"),))
 
 
-def _lists(names: Names, rows: Mapping[str, _Row]) -> Mapping[str, bytes]:
+def _lists(resolver: Resolver) -> Mapping[str, bytes]:
     import orjson
 
-    known = {name: route.provider for name, route in names.public()}
-    for row in rows.values():
+    known = {name: route.provider for name, route in resolver.names.public()}
+    for row in resolver.rows.values():
         known.update((f"{row.id}/{model}", row.id) for model in row.definition.models)
     # When a model was made is not known here; the epoch is how Anthropic's own list says so.
     openai = [{"id": name, "object": "model", "created": 0, "owned_by": owner} for name, owner in known.items()]

@@ -32,10 +32,12 @@ class GatewayKey:
     """Who asks, once the key is known.
 
     - `models`: the names that this key may ask for; empty for all.
+    - `subject`: whose bindings of profiles hold for it.
     """
 
     id: str
     models: tuple[Pattern, ...] = ()
+    subject: str | None = None
 
     def may_ask(self, name: str) -> bool:
         """Whether this key may name this model."""

@@ -213,6 +213,9 @@ class RuntimeMap:
     settings: Any = None
     """As the kind's definition declares them."""
     deadlines: Deadlines = Deadlines()
+    capability: str = "language_model"
+    profile: str | None = None
+    """The profile, with its binding, by which it was reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

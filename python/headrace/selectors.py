@@ -5,7 +5,8 @@
 2. A client's name is looked up as: an exact name of `[models]`, a profile, `provider_id/model` with a known id,
    a pattern of `[models]`, in the file's order. The first that fits decides, also where it then leads nowhere.
 3. A pattern holds one `*`. In what it leads to, `{model}` stands for the whole name that was asked.
-4. Every "no" says what was asked and what exists, and no provider has been touched.
+4. A profile is bound per subject: by the subject itself, else by the one that it inherits from, else by `[profiles]`.
+5. Every "no" says what was asked and what exists, and no provider has been touched.
 
 Never here: credentials, a provider's own names for its models.
 """
@@ -13,7 +14,8 @@ Never here: credentials, a provider's own names for its models.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ __all__ = [
     "Selector",
     "Unresolved",
     "check_names",
+    "explicit_fault",
     "parse",
 ]
 
@@ -51,6 +54,7 @@ PROFILES: Final = tuple(CAPABILITY_OF)
 #: Of providers, credentials, keys and bindings.
 ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
+_NOBODY: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 #: A name that a client sends is no longer than this: it stands in answers and logs.
 NAME_LIMIT: Final = 256
 #: Names whose place is remembered. Beyond it they are looked up again each time.
@@ -91,6 +95,8 @@ class Route:
     provider: str
     model: str
     capability: str = "language_model"
+    #: The profile, with its binding, by which it was reached. A fallback chain goes by it.
+    profile: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,75 +147,90 @@ class Names:
     """The names of one configuration, compiled for lookup.
 
     - `models`: `[models]`, in the file's order.
-    - `bindings`: selector text of a profile (`web_search.news`) to selector text of a model, for one subject.
+    - `bindings`: selector text of a profile (`web_search.news`) to selector text of a model, for everybody.
     - `providers`: the known ids.
+    - `subjects`: by subject, its own bindings with those that it inherits from other subjects.
     """
 
-    __slots__ = ("_bindings", "_exact", "_found", "_patterns", "_providers")
+    __slots__ = ("_bindings", "_exact", "_found", "_patterns", "_providers", "_subjects")
 
-    def __init__(self, *, models: Mapping[str, str], bindings: Mapping[str, str], providers: Iterable[str]) -> None:
+    def __init__(
+        self,
+        *,
+        models: Mapping[str, str],
+        bindings: Mapping[str, str],
+        providers: Iterable[str],
+        subjects: Mapping[str, Mapping[str, str]] = _NOBODY,
+    ) -> None:
         self._exact = {name: target for name, target in models.items() if "*" not in name}
         self._patterns = tuple((Pattern.of(name), target) for name, target in models.items() if "*" in name)
-        self._bindings = {str(parse(name) or name): target for name, target in bindings.items()}
+        self._bindings = _plain(bindings)
+        self._subjects = {name: {**self._bindings, **_plain(own)} for name, own in subjects.items()}
         self._providers = frozenset(providers)
         # What was found stays found for as long as the configuration does; clients ask for few names, again and again.
-        self._found: dict[str, Route] = {}
+        self._found: dict[tuple[str | None, str], Route] = {}
 
-    def resolve(self, name: str) -> Route | Unresolved:
-        """Look a client's `model` up."""
-        route = self._found.get(name)
+    def resolve(self, name: str, subject: str | None = None) -> Route | Unresolved:
+        """Look a client's `model` up, for a subject."""
+        route = self._found.get((subject, name))
         if route is not None:
             return route
-        found = self._resolve(name)
+        found = self._resolve(name, self._subjects.get(subject or "", self._bindings))
         if isinstance(found, Route) and len(self._found) < KEPT:
-            self._found[name] = found
+            self._found[subject, name] = found
         return found
 
-    def _resolve(self, name: str) -> Route | Unresolved:
+    def _resolve(self, name: str, bindings: Mapping[str, str]) -> Route | Unresolved:
         if len(name) > NAME_LIMIT:
-            return self._unknown(name[:40] + "...")
+            return self._unknown(name[:40] + "...", bindings)
         target = self._exact.get(name)
         if target is not None:
-            return self._follow(name, target)
+            return self._follow(name, target, bindings)
         selector = parse(name)
         if isinstance(selector, Profile):
-            return self._bound(selector)
+            return self._bound(selector, bindings)
         if selector is not None and selector.provider in self._providers:
             return Route(selector.provider, selector.model)
         for pattern, target in self._patterns:
             if pattern.fits(name):
-                return self._follow(name, target.replace("{model}", name))
-        return self._unknown(name)
+                return self._follow(name, target.replace("{model}", name), bindings)
+        return self._unknown(name, bindings)
 
-    def public(self) -> Iterator[tuple[str, Route]]:
-        """List the exact names and the bound profiles, each with where it leads."""
-        for name in (*self._exact, *self._bindings):
-            route = self.resolve(name)
+    def public(self, subject: str | None = None) -> Iterator[tuple[str, Route]]:
+        """List the exact names and the profiles bound for a subject, each with where it leads."""
+        for name in (*self._exact, *self._subjects.get(subject or "", self._bindings)):
+            route = self.resolve(name, subject)
             if isinstance(route, Route):
                 yield name, route
 
-    def _follow(self, name: str, target: str) -> Route | Unresolved:
+    def _follow(self, name: str, target: str, bindings: Mapping[str, str]) -> Route | Unresolved:
         selector = parse(target)
         if isinstance(selector, Profile):
-            return self._bound(selector)
+            return self._bound(selector, bindings)
         if selector is not None and selector.provider in self._providers:
             return Route(selector.provider, selector.model)
-        return self._unknown(name)
+        return self._unknown(name, bindings)
 
-    def _bound(self, profile: Profile) -> Route | Unresolved:
-        target = self._bindings.get(str(profile))
+    def _bound(self, profile: Profile, bindings: Mapping[str, str]) -> Route | Unresolved:
+        text = str(profile)
+        target = bindings.get(text)
         selector = parse(target) if target is not None else None
         if isinstance(selector, Explicit) and selector.provider in self._providers:
-            return Route(selector.provider, selector.model, CAPABILITY_OF[profile.name])
+            return Route(selector.provider, selector.model, CAPABILITY_OF[profile.name], text)
         return Unresolved(
             "model_binding_not_configured",
-            f"model: nothing is bound to the profile {str(profile)!r}; bound here: {_listed(self._bindings)}",
+            f"model: nothing is bound to the profile {text!r}; bound here: {_listed(bindings)}",
         )
 
-    def _unknown(self, name: str) -> Unresolved:
-        names = [*self._exact, *(str(pattern) for pattern, _ in self._patterns), *self._bindings]
+    def _unknown(self, name: str, bindings: Mapping[str, str]) -> Unresolved:
+        names = [*self._exact, *(str(pattern) for pattern, _ in self._patterns), *bindings]
         names += [f"{provider}/MODEL" for provider in sorted(self._providers)]
         return Unresolved("unknown_model_selector", f"no model {name!r} is known here; known: {_listed(names)}")
+
+
+def _plain(bindings: Mapping[str, str]) -> dict[str, str]:
+    """Write each profile as its selector writes itself: `primary.default` is `primary`."""
+    return {str(parse(name) or name): target for name, target in bindings.items()}
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -219,23 +240,21 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def check_names(
-    *, models: Mapping[str, str], profiles: Mapping[str, str], providers: Iterable[str], like: Callable[[str], str]
+    *,
+    models: Mapping[str, str],
+    profiles: Mapping[str, str],
+    providers: Iterable[str],
+    like: Callable[[str], str],
+    subjects: Mapping[str, Mapping[str, str]] = _NOBODY,
 ) -> Iterator[tuple[Path, str]]:
-    """Find what is wrong with `[models]` and `[profiles]`.
+    """Find what is wrong with `[models]`, `[profiles]` and the subjects' own `profiles`.
 
     - `like`: adds a guess at what a misspelt provider id was meant to be.
     """
     known = frozenset(providers)
-    for name, target in profiles.items():
-        path = ("profiles", *name.split(".", 1))
-        if not isinstance(parse(name), Profile):
-            yield path, f"{name!r} is no profile; use one of {', '.join(PROFILES)}, or PROFILE.NAME"
-            continue
-        selector = parse(target)
-        if not isinstance(selector, Explicit):
-            yield path, "must name a model as provider_id/model"
-        elif selector.provider not in known:
-            yield path, f"no provider {selector.provider!r}{like(selector.provider)}"
+    yield from _check_bindings(("profiles",), profiles, known, like)
+    for subject, own in subjects.items():
+        yield from _check_bindings(("subjects", subject, "profiles"), own, known, like)
     for name, target in models.items():
         path = ("models", name)
         if name.count("*") > 1:
@@ -249,3 +268,24 @@ def check_names(
             yield path, "must lead to provider_id/model or to a profile"
         elif isinstance(selector, Explicit) and selector.provider not in known:
             yield path, f"no provider {selector.provider!r}{like(selector.provider)}"
+
+
+def _check_bindings(
+    base: Path, bindings: Mapping[str, str], known: frozenset[str], like: Callable[[str], str]
+) -> Iterator[tuple[Path, str]]:
+    for name, target in bindings.items():
+        path = (*base, *name.split(".", 1))
+        if not isinstance(parse(name), Profile):
+            yield path, f"{name!r} is no profile; use one of {', '.join(PROFILES)}, or PROFILE.NAME"
+            continue
+        fault = explicit_fault(target, known, like)
+        if fault is not None:
+            yield path, fault
+
+
+def explicit_fault(target: str, known: frozenset[str], like: Callable[[str], str]) -> str | None:
+    """Say what is wrong with a text that must be `provider_id/model`. None: nothing."""
+    selector = parse(target)
+    if not isinstance(selector, Explicit):
+        return "must name a model as provider_id/model"
+    return None if selector.provider in known else f"no provider {selector.provider!r}{like(selector.provider)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import Reloader, find, from_environment, guess, load, stamp_of
 from headrace.registry import Registry
-from headrace.selectors import check_names
+from headrace.selectors import check_names, explicit_fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +24,25 @@ __all__ = ["Setup", "check_selectors", "configure"]
 def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
     """Find what is wrong with the names of a configuration. One of the checks that its loading takes."""
     ids = [row.id for row in config.providers]
-    found = check_names(
-        models=config.models, profiles=config.bindings, providers=ids, like=lambda word: guess(word, ids)
+
+    def like(word: str) -> str:
+        return guess(word, ids)
+
+    found = list(
+        check_names(
+            models=config.models,
+            profiles=config.bindings,
+            providers=ids,
+            like=like,
+            subjects={name: subject.bindings for name, subject in config.subjects.items()},
+        )
     )
-    return list(found)
+    for name in ("embeddings", "rerank"):
+        target = getattr(config.defaults, name)
+        fault = explicit_fault(target, frozenset(ids), like) if target is not None else None
+        if fault is not None:
+            found.append((("defaults", name), fault))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

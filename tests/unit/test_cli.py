@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from typing import get_args
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from headrace import Decoder
 from headrace.cli import READ
 from headrace.codes import Protocol
+from headrace.config import Config
 
 CHAT = (
     b'data: {"id":"r1","model":"m","choices":[{"index":0,"delta":{"content":"h\xc3\xa9"}}]}\n\n'
@@ -127,7 +129,7 @@ def test_check_says_each_fault_in_a_line_and_ends_with_1(tmp_path):
 
 def test_check_prints_the_schema_and_the_kinds():
     schema = json.loads(headrace("check", "--schema").stdout)
-    assert {"server", "providers", "store", "profiles", "models", "keys"} == set(schema["properties"])
+    assert {one.name for one in fields(Config)} == set(schema["properties"])
     kinds = dict(line.split("\t", 1) for line in headrace("check", "--kinds").stdout.decode().splitlines())
     assert kinds["anthropic"] == "anthropic_messages\thttps://api.anthropic.com\tANTHROPIC_API_KEY"
 

@@ -11,7 +11,20 @@ import orjson
 import pytest
 from support.control import FakeRequest
 
-from headrace.config import Config, Credential, DeadlineTable, Key, PoolTable, Provider, Server, Store, parse
+from headrace.config import (
+    Config,
+    Credential,
+    DeadlineTable,
+    Defaults,
+    Key,
+    ModelTable,
+    PoolTable,
+    Provider,
+    Server,
+    Store,
+    Subject,
+    parse,
+)
 from headrace.gateway import Gateway
 from headrace.plugins import ENTRY_POINT_GROUP
 from headrace.providers import anthropic, openai, openai_compatible
@@ -30,6 +43,9 @@ TABLES = [
     ("Of `openai_compatible` and the vendors:", openai_compatible.Settings),
     ("## `[store]`", Store),
     ("## `[[keys]]`", Key),
+    ("## `[subjects]`", Subject),
+    ("## `[defaults]`", Defaults),
+    ("## `[catalogue]`", ModelTable),
 ]
 ROW = re.compile(r"^\| (`.*?`) \| (.*?) \| (.*) \|$", re.MULTILINE)
 

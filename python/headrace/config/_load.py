@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from headrace._bridge import toml_document
 from headrace.config._errors import ConfigurationError, Problem, key_text
-from headrace.config._schema import Config, Path, Provider, validate
+from headrace.config._schema import Config, Path, Provider, guess, validate
 from headrace.requests import Secret
 
 __all__ = ["Check", "Source", "beyond_schema", "find", "is_loopback", "load", "parse"]
@@ -252,10 +252,29 @@ def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
         for index, pattern in enumerate(key.models):
             if pattern.count("*") > 1:
                 yield ("keys", at, "models", index), "a pattern holds one *; split it into several names"
+    yield from _subjects(config)
     if config.store.url not in {"sqlite:", "memory:"} and not config.store.url.startswith(
         ("sqlite:", "postgresql://", "postgres://")
     ):
         yield ("store", "url"), "must be sqlite:, sqlite:PATH, memory: or postgresql://..."
+
+
+def _subjects(config: Config) -> Iterator[tuple[Path, str]]:
+    names = list(config.subjects)
+    for name, subject in config.subjects.items():
+        if not _ID.fullmatch(name):
+            yield ("subjects", name), "must be lower-case letters, digits, - and _, 63 at most, a letter or digit first"
+        seen, above = {name}, subject.inherits
+        while above is not None and above in config.subjects and above not in seen:
+            seen.add(above)
+            above = config.subjects[above].inherits
+        if subject.inherits is not None and subject.inherits not in config.subjects:
+            yield ("subjects", name, "inherits"), f"no subject {subject.inherits!r}{guess(subject.inherits, names)}"
+        elif above in seen:
+            yield ("subjects", name, "inherits"), "inherits from itself in the end; break the circle"
+    for at, key in enumerate(config.keys):
+        if key.subject is not None and key.subject not in config.subjects:
+            yield ("keys", at, "subject"), f"no subject {key.subject!r}{guess(key.subject, names)}; add [subjects.NAME]"
 
 
 def _row(path: Path, row: Provider) -> Iterator[tuple[Path, str]]:

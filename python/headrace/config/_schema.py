@@ -25,11 +25,14 @@ __all__ = [
     "Config",
     "Credential",
     "DeadlineTable",
+    "Defaults",
     "Key",
+    "ModelTable",
     "PoolTable",
     "Provider",
     "Server",
     "Store",
+    "Subject",
     "guess",
     "json_schema",
     "validate",
@@ -37,6 +40,10 @@ __all__ = [
 
 Path: TypeAlias = tuple[str | int, ...]
 Seconds: TypeAlias = Annotated[float, Gt(0)]
+Dollars: TypeAlias = Annotated[float, Ge(0)]
+Modality: TypeAlias = Literal["text", "image", "audio", "video", "file", "embedding"]
+#: A profile's binding, or a table of its named ones.
+Bindings: TypeAlias = dict[str, str | dict[str, str]]
 _FORBID: Final = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
@@ -171,6 +178,63 @@ class Key:
     """`env:NAME` or `file:PATH`. Clients send it as a Bearer token or as `x-api-key`."""
     models: tuple[str, ...] = ()
     """Names that it may ask for, each with at most one `*`; by default all."""
+    subject: str | None = None
+    """Whose bindings of `[subjects]` hold for it; by default those of the subject that has the key's own id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Who asks, where that changes what a profile is bound to: a key's id, or a name that several keys share."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    inherits: str | None = None
+    """Another subject, whose bindings hold where this one has none. `[profiles]` stands behind them all."""
+    profiles: Bindings = field(default_factory=dict)
+    """As in `[profiles]`."""
+
+    @property
+    def bindings(self) -> dict[str, str]:
+        """`profiles`, flat."""
+        return _flat(self.profiles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """Who serves what has no profile, where a request does not name it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    embeddings: str | None = None
+    """`provider_id/model`."""
+    rerank: str | None = None
+    """`provider_id/model`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTable:
+    """What is known of one model, in the place of what this package knows of it. Prices are US dollars for a million
+    tokens.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    context_window: Annotated[int, Gt(0)] | None = None
+    """Tokens that it reads and writes together."""
+    max_output: Annotated[int, Gt(0)] | None = None
+    """Tokens that it writes at most."""
+    input: tuple[Modality, ...] | None = None
+    """What it takes. A model that takes no images has its requests with images sent to `vision_fallback`."""
+    output: tuple[Modality, ...] | None = None
+    """What it gives."""
+    price_input: Dollars | None = None
+    """For input."""
+    price_output: Dollars | None = None
+    """For output."""
+    price_cached_input: Dollars | None = None
+    """For input read from a cache."""
+    price_cache_write: Dollars | None = None
+    """For input written to a cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,23 +246,41 @@ class Config:
     server: Server = Server()
     providers: tuple[Provider, ...] = ()
     store: Store = Store()
-    profiles: dict[str, str | dict[str, str]] = field(default_factory=dict)
+    profiles: Bindings = field(default_factory=dict)
     """Profile, or profile and binding (`web_search.news`), to `provider_id/model`."""
     models: dict[str, str] = field(default_factory=dict)
     """Names that clients send, exact or with one `*`, to `provider_id/model` or a profile. `{model}` stands for the
     whole name that was asked."""
     keys: tuple[Key, ...] = ()
+    subjects: dict[str, Subject] = field(default_factory=dict)
+    """By subject, what a profile is bound to for it instead."""
+    defaults: Defaults = Defaults()
+    catalogue: dict[str, ModelTable] = field(default_factory=dict)
+    """By `provider_id/model`, what is known of a model."""
 
     @property
     def bindings(self) -> dict[str, str]:
         """`profiles`, flat: `web_search.news` for a table within a table."""
-        flat: dict[str, str] = {}
-        for name, target in self.profiles.items():
-            if isinstance(target, str):
-                flat[name] = target
-            else:
-                flat.update((f"{name}.{binding}", one) for binding, one in target.items())
-        return flat
+        return _flat(self.profiles)
+
+    def bindings_of(self, subject: str) -> dict[str, str]:
+        """Give a subject's bindings, with those that it inherits from other subjects; not those of `[profiles]`."""
+        chain: list[Subject] = []
+        here = self.subjects.get(subject)
+        while here is not None and here not in chain:
+            chain.append(here)
+            here = self.subjects.get(here.inherits) if here.inherits is not None else None
+        return {name: target for one in reversed(chain) for name, target in one.bindings.items()}
+
+
+def _flat(profiles: Bindings) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, target in profiles.items():
+        if isinstance(target, str):
+            flat[name] = target
+        else:
+            flat.update((f"{name}.{binding}", one) for binding, one in target.items())
+    return flat
 
 
 def validate(kind: type, values: Mapping[str, Any]) -> tuple[Any, tuple[tuple[Path, str], ...]]:
