@@ -20,6 +20,7 @@ pub mod json;
 pub mod limits;
 pub mod loss;
 pub mod normalize;
+mod offsets;
 pub mod pipeline;
 pub mod request;
 pub mod text;

@@ -34,6 +34,10 @@ pub const MAX_OPEN_BLOCKS: usize = 1024;
 /// again, since they may come in one frame. Beyond it the call is malformed, or the stream interrupted, and ends.
 pub const MAX_ARGUMENTS: usize = 64 << 20;
 
+/// Steps in the path of a tool argument that comes value by value. Schemas of tools nest a few levels; beyond it the call is
+/// malformed.
+pub const MAX_ARGUMENT_DEPTH: usize = 64;
+
 /// Longest name or id that is kept (tool name, call id, response id, model), in bytes.
 /// Vendors allow 64 to 256; a longer one is cut at this length, at a character's edge.
 pub const MAX_NAME: usize = 4096;

@@ -20,6 +20,7 @@ use crate::json::{Scan, Scanner};
 use crate::limits::{MAX_ERROR_RAW, MAX_FRAME};
 use crate::normalize::anthropic_messages::AnthropicMessages;
 use crate::normalize::cohere_chat::CohereChat;
+use crate::normalize::google_gemini::GoogleGemini;
 use crate::normalize::ollama_chat::OllamaChat;
 use crate::normalize::openai_chat::OpenaiChat;
 use crate::normalize::openai_responses::OpenaiResponses;
@@ -111,6 +112,7 @@ enum Normalizer {
     Messages(Box<AnthropicMessages>),
     Cohere(Box<CohereChat>),
     Ollama(Box<OllamaChat>),
+    Gemini(Box<GoogleGemini>),
     /// A protocol that this build cannot read: the first byte, or the end, is an error.
     Unsupported,
 }
@@ -123,6 +125,7 @@ impl Normalizer {
             Normalizer::Messages(messages) => Some(&mut **messages),
             Normalizer::Cohere(cohere) => Some(&mut **cohere),
             Normalizer::Ollama(ollama) => Some(&mut **ollama),
+            Normalizer::Gemini(gemini) => Some(&mut **gemini),
             Normalizer::Unsupported => None,
         }
     }
@@ -149,6 +152,7 @@ impl Decoder {
             Protocol::AnthropicMessages => Normalizer::Messages(Box::default()),
             Protocol::CohereChat => Normalizer::Cohere(Box::default()),
             Protocol::OllamaChat => Normalizer::Ollama(Box::new(OllamaChat::new(config.think_tags))),
+            Protocol::GoogleGemini => Normalizer::Gemini(Box::default()),
             _ => Normalizer::Unsupported,
         };
         let response = Response::new(About {
@@ -201,7 +205,8 @@ impl Decoder {
             };
             let held = std::mem::take(held);
             self.framing = match kind {
-                Kind::Sse => Framing::Sse(Sse::default()),
+                // An error breaks into an event stream there as bare JSON.
+                Kind::Sse => Framing::Sse(Sse::new(matches!(self.normalizer, Normalizer::Gemini(_)))),
                 Kind::Ndjson => Framing::Ndjson(Ndjson::default()),
                 Kind::Json => Framing::Whole(Whole::default()),
             };

@@ -26,7 +26,8 @@ fn kind(status: u16, body: &str, want: &str) {
 }
 
 /// Families that the decoder reads; the bodies of the others are judged without it.
-const READ: [&str; 5] = ["openai_chat", "openai_responses", "anthropic_messages", "cohere_chat", "ollama_chat"];
+const READ: &[&str] =
+    &["openai_chat", "openai_responses", "anthropic_messages", "google_gemini", "cohere_chat", "ollama_chat"];
 
 /// What a decoder makes of the whole recording: the fields of its error.
 fn decoded(family: &str, status: u16, headers: Vec<(String, String)>, body: &[u8]) -> Value {

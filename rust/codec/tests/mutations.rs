@@ -151,11 +151,12 @@ fn swap_words(frame: &mut Vec<u8>, dice: &mut Dice) {
     frame.splice(colon + 1..=end, values[dice.roll(values.len())].iter().copied());
 }
 
-const FAMILIES: [Protocol; 3] = [Protocol::AnthropicMessages, Protocol::OpenaiResponses, Protocol::CohereChat];
+const FAMILIES: &[Protocol] =
+    &[Protocol::AnthropicMessages, Protocol::OpenaiResponses, Protocol::GoogleGemini, Protocol::CohereChat];
 
 #[test]
 fn damaged_streams_end_once_and_propose_nothing_they_may_not() {
-    for protocol in FAMILIES {
+    for &protocol in FAMILIES {
         let streams = streams(protocol);
         assert!(streams.len() >= 20, "only {} streams", streams.len());
         let mut dice = Dice(0x5eed_0001);
@@ -200,11 +201,12 @@ impl Sink for Nothing {
 
 #[test]
 fn cost_grows_with_the_input_and_not_with_its_square() {
-    use Protocol::{AnthropicMessages as A, OpenaiResponses as R};
+    use Protocol::{AnthropicMessages as A, GoogleGemini as G, OpenaiResponses as R};
     let start = "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"content\":[]}}\n\n";
     let tool = "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"n\",\"input\":{}}}\n\n";
     let item = |i: usize, rest: &str| format!("{{\"type\":\"response.output_item.{rest}\",\"id\":\"i{i}\"}}}}");
-    let kinds: [Growing; 9] = [
+    let part = |part: String| format!(r#"{{"candidates":[{{"content":{{"parts":[{part}]}}}}]}}"#);
+    let kinds: [Growing; 12] = [
         (
             "blocks",
             A,
@@ -277,6 +279,17 @@ fn cost_grows_with_the_input_and_not_with_its_square() {
                 r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"x\u00e9"}"#.into()
             }),
         ),
+        (
+            "values of one list",
+            G,
+            format!("data: {}\n\n", part(r#"{"functionCall":{"name":"f","willContinue":true}}"#.into())),
+            Box::new(move |i| {
+                let piece = format!(r#"{{"jsonPath":"$.a[{i}].b","stringValue":"x"}}"#);
+                part(format!(r#"{{"functionCall":{{"partialArgs":[{piece}],"willContinue":true}}}}"#))
+            }),
+        ),
+        ("calls", G, String::new(), Box::new(move |_| part(r#"{"functionCall":{"name":"f","args":{}}}"#.into()))),
+        ("signed texts", G, String::new(), Box::new(move |_| part(r#"{"text":"é","thoughtSignature":"s"}"#.into()))),
     ];
     for (name, protocol, head, frame) in kinds {
         // Sixteen runs of a size against one of sixteen times the size: about the same where work is linear, sixteen

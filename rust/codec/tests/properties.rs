@@ -6,7 +6,8 @@ use headrace_codec::Protocol;
 use headrace_codec::pipeline::{DecoderConfig, End, Transport};
 use proptest::prelude::*;
 
-const PROTOCOLS: [Protocol; 3] = [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages];
+const PROTOCOLS: [Protocol; 4] =
+    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::GoogleGemini];
 
 /// Pieces that a hostile or broken stream might be made of.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
@@ -47,6 +48,9 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
         "{\"type\":\"message_stop\"}",
         "{\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"model\":\"m\"}}",
         "{\"type\":\"response.output_text.delta\",\"output_index\":0,\"content_index\":0,\"delta\":\"x\"}",
+        "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\\ud83d\",\"thoughtSignature\":\"s\"}]}}]}",
+        "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"f\",\"willContinue\":true}}]},\"finishReason\":\"STOP\"}]}",
+        "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"partialArgs\":[{\"jsonPath\":\"$.a\",\"stringValue\":\"x\"}]}}]}}]}",
         "{\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"output\":[]}}",
     ]);
     prop_oneof![

@@ -9,7 +9,7 @@ use headrace_codec::{At, Event, Protocol, Sink};
 use serde_json::Value;
 
 /// The folders of recordings, and the protocol that each is read as.
-const FAMILIES: [(&str, Protocol); 7] = [
+const FAMILIES: &[(&str, Protocol)] = &[
     ("openai_chat", Protocol::OpenaiChat),
     ("openai_compatible", Protocol::OpenaiChat),
     ("mistral_chat", Protocol::OpenaiChat),
@@ -17,6 +17,7 @@ const FAMILIES: [(&str, Protocol); 7] = [
     ("anthropic_messages", Protocol::AnthropicMessages),
     ("cohere_chat", Protocol::CohereChat),
     ("ollama_chat", Protocol::OllamaChat),
+    ("google_gemini", Protocol::GoogleGemini),
 ];
 
 /// A digest of the events, and what must hold of any order of them.
@@ -129,7 +130,9 @@ fn every_split_of_every_recording_gives_the_same_events() {
 
 fn check(file: &str, config: &DecoderConfig, bytes: &[u8]) {
     let whole = digest(config, &[bytes]);
-    assert!(whole.1 >= 2, "{file}: only {} events", whole.1);
+    // Another API of the vendor's, a part of a message and a prompt that was refused: the terminal is all there is.
+    let alone = ["interactions", "malformed-content", "prompt-blocked"].iter().any(|name| file.contains(name));
+    assert!(whole.1 > u64::from(!alone), "{file}: only {} events", whole.1);
     for size in [1, 2, 3, 7, 64, 1024, 4096] {
         let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
         assert_eq!(digest(config, &pieces), whole, "{file}: pieces of {size}");

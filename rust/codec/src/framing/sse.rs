@@ -7,6 +7,8 @@
 //! 3. `id` and `retry` are ignored: the kernel makes one attempt and never reconnects.
 //! 4. House rule: at a clean end of the body the last line counts as ended, and a pending event whose data is whole
 //!    JSON or `[DONE]` is dispatched. (A CR ends its line at once here, so none is ever held.)
+//! 5. Where it was asked for ([`Sse::new`]), a line outside of an event that begins with `{` or `[` begins bare JSON: it and
+//!    everything after it is one more payload, given out at a clean end of the body if it is whole (rule R14).
 //!
 //! UTF-8 is decoded after framing, where text is handed over.
 
@@ -40,6 +42,9 @@ pub struct Sse {
     skip: usize,
     /// How many `data` lines the pending event has.
     data_lines: usize,
+    /// Bare JSON may break into the stream; `bare` says that it has: `data` is its text.
+    may_break: bool,
+    bare: bool,
 }
 
 impl Default for Sse {
@@ -56,6 +61,8 @@ impl Default for Sse {
             data: Vec::new(),
             skip: 0,
             data_lines: 0,
+            may_break: false,
+            bare: false,
         }
     }
 }
@@ -68,8 +75,17 @@ enum Line<'a> {
 }
 
 impl Sse {
+    /// `may_break`: whether bare JSON may break into the stream (rule 5).
+    #[must_use]
+    pub fn new(may_break: bool) -> Sse {
+        Sse { may_break, ..Sse::default() }
+    }
+
     /// Takes the next bytes, of any size.
     pub fn feed(&mut self, bytes: &[u8], each: Each<'_>) -> Result<(), TooLong> {
+        if self.bare {
+            return self.more_bare(bytes);
+        }
         let mut pos = self.mark(bytes);
         // The pending event's only data line, where it lies in this read.
         let mut whole: Option<&[u8]> = None;
@@ -106,6 +122,18 @@ impl Sse {
             if self.after_cr && bytes.get(pos) == Some(&b'\n') {
                 self.after_cr = false;
                 pos += 1;
+            }
+            if self.breaks(line) {
+                let first = if self.line.is_empty() { line_start } else { self.line_start };
+                self.first = Some(first);
+                self.keep(line, line_start);
+                self.data = std::mem::take(&mut self.line);
+                self.skip = 0;
+                // Whatever ended the line is white space to JSON.
+                self.data.push(b'\n');
+                self.bare = true;
+                self.read += pos as u64;
+                return self.more_bare(&bytes[pos..]);
             }
             if !self.line.is_empty() {
                 self.keep(line, line_start);
@@ -147,13 +175,35 @@ impl Sse {
         if !clean {
             return;
         }
+        if self.breaks(b"") {
+            self.first = Some(self.line_start);
+            self.data = std::mem::take(&mut self.line);
+            self.skip = 0;
+            self.bare = true;
+        }
         if !self.line.is_empty() {
             self.end_kept_line();
         }
+        self.data_lines += usize::from(self.bare);
         let data = &self.data[self.skip..];
         if self.data_lines > 0 && (data.starts_with(b"[DONE]") || Scanner::only(data).is_ok()) {
             self.dispatch(None, self.read, each);
         }
+    }
+
+    /// Whether this line, with what was kept of it, begins bare JSON.
+    fn breaks(&self, line: &[u8]) -> bool {
+        let first = self.line.first().or(line.first());
+        self.may_break && self.data_lines == 0 && self.first.is_none() && matches!(first, Some(b'{' | b'['))
+    }
+
+    fn more_bare(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
+        if self.data.len() + bytes.len() > MAX_FRAME {
+            return Err(TooLong { offset: self.first.unwrap_or(self.start) });
+        }
+        self.data.extend_from_slice(bytes);
+        self.read += bytes.len() as u64;
+        Ok(())
     }
 
     /// Nothing of an event has come.

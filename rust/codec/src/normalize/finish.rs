@@ -36,6 +36,12 @@ pub fn ollama(reason: &str) -> Ending {
     look_up(&OLLAMA, reason)
 }
 
+/// A `finishReason` of Gemini.
+#[must_use]
+pub fn gemini(reason: &str) -> Ending {
+    look_up(&GEMINI, reason)
+}
+
 type Table = [(Ending, &'static [&'static str])];
 
 fn look_up(table: &Table, reason: &str) -> Ending {
@@ -102,13 +108,39 @@ const COHERE: [(Ending, &[&str]); 6] = [
 const OLLAMA: [(Ending, &[&str]); 2] =
     [(Ending::Normal, &["", "stop", "load", "unload"]), (Ending::Reason(FinishReason::Length), &["length"])];
 
+const GEMINI: [(Ending, &[&str]); 8] = [
+    (Ending::Normal, &["STOP", "FINISH_REASON_UNSPECIFIED"]),
+    (Ending::Reason(FinishReason::Length), &["MAX_TOKENS"]),
+    (
+        Ending::Reason(FinishReason::ContentFilter),
+        &[
+            "SAFETY",
+            "RECITATION",
+            "LANGUAGE",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+            "IMAGE_SAFETY",
+            "IMAGE_PROHIBITED_CONTENT",
+            "IMAGE_RECITATION",
+            "MODEL_ARMOR",
+            "ESCALATION",
+        ],
+    ),
+    (Ending::Reason(FinishReason::Pause), &["CONTINUATION"]),
+    (Ending::MalformedCall, &["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"]),
+    (Ending::Error(ErrorKind::BadRequest), &["MISSING_THOUGHT_SIGNATURE"]),
+    (Ending::Error(ErrorKind::Auth), &["PUP_LIMITED_DISABLED"]),
+    (Ending::Error(ErrorKind::Unknown), &["OTHER", "MALFORMED_RESPONSE", "IMAGE_OTHER", "NO_IMAGE"]),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_word_stands_in_one_row_and_an_unknown_one_is_other() {
-        for table in [&CHAT[..], &MESSAGES, &INCOMPLETE, &COHERE, &OLLAMA] {
+        for table in [&CHAT[..], &MESSAGES, &INCOMPLETE, &COHERE, &OLLAMA, &GEMINI] {
             let mut words: Vec<&str> = table.iter().flat_map(|(_, words)| words.iter().copied()).collect();
             let count = words.len();
             words.sort_unstable();
@@ -117,6 +149,7 @@ mod tests {
         }
         assert_eq!(messages("compaction"), Ending::Reason(FinishReason::Pause));
         assert_eq!(incomplete("steered"), Ending::Reason(FinishReason::Other));
+        assert_eq!(gemini("FAKE_ENUM"), Ending::Reason(FinishReason::Other));
         assert_eq!(chat("tool_calls"), Ending::ToolUse);
         assert_eq!(chat("sensitive"), Ending::Reason(FinishReason::ContentFilter));
         assert_eq!(chat("brand_new"), Ending::Reason(FinishReason::Other));

@@ -14,6 +14,7 @@ pub mod cohere_chat;
 mod details;
 mod error_body;
 pub mod finish;
+pub mod google_gemini;
 pub mod ollama_chat;
 pub mod openai_chat;
 pub mod openai_responses;
