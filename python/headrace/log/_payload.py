@@ -116,7 +116,7 @@ def _plain(value: Any) -> dict[str, Any]:
     out = {}
     for name, default in _layout(type(value)):
         item = getattr(value, name)
-        if item == default and not item:
+        if item == default and (not item or isinstance(item, Value)):
             continue
         out[name] = _member(item)
     return out
