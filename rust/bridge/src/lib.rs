@@ -2,6 +2,7 @@
 
 mod attempt;
 mod codec;
+mod crypto;
 mod encoder;
 mod error;
 mod events;
@@ -18,6 +19,10 @@ mod _core {
     use crate::attempt::{background::BackgroundAttemptRef, blocking::BlockingAttemptRef};
     #[pymodule_export]
     use crate::codec::{Decoder, code_lists, filter_response_headers};
+    #[pymodule_export]
+    use crate::crypto::{
+        ed25519_public, ed25519_sign, ed25519_verify, hmac_sha256, rsa_sha256_sign, seal, sha256, unseal,
+    };
     #[pymodule_export]
     use crate::encoder::{Encoder, Loss, error_reply};
     #[pymodule_export]
