@@ -7,10 +7,17 @@
 /// Beyond it the payload is malformed (`stream_interrupted`, or a refused request).
 pub const MAX_DEPTH: usize = 1024;
 
-/// Longest frame (one SSE event, one NDJSON line, one WebSocket message), in bytes. Partial images
+/// Longest frame (one SSE event, one NDJSON line, one WebSocket or event-stream message), in bytes. Partial images
 /// reach several MiB in one line; 64 MiB is past any recorded frame by a factor of ten.
 /// Beyond it the stream ends with `stream_interrupted`.
 pub const MAX_FRAME: usize = 64 << 20;
+
+/// Headers of one AWS event-stream message, in bytes: the vendor's own bound. Beyond it the stream ends with `stream_interrupted`.
+pub const MAX_EVENTSTREAM_HEADER_BYTES: usize = 128 << 10;
+
+/// Headers of one AWS event-stream message. The vendor sends three or four; 64 lets each name be compared with each.
+/// Beyond it: `stream_interrupted`.
+pub const MAX_EVENTSTREAM_HEADERS: usize = 64;
 
 /// Largest buffer of a framing that is kept for the next frame, in bytes: a few deltas. A larger one is let go, so that one image
 /// does not cost its size for the rest of an open stream.

@@ -10,6 +10,7 @@
 
 use crate::error::ErrorKind;
 use crate::event::{Protocol, Sink};
+use crate::framing::eventstream::{Broken, EventStream, Message};
 use crate::framing::json::Whole;
 use crate::framing::ndjson::Ndjson;
 use crate::framing::sniff::{self, Kind};
@@ -19,6 +20,8 @@ use crate::framing::{Frame, TooLong};
 use crate::json::{Scan, Scanner};
 use crate::limits::{MAX_ERROR_RAW, MAX_FRAME};
 use crate::normalize::anthropic_messages::AnthropicMessages;
+use crate::normalize::bedrock_converse::BedrockConverse;
+use crate::normalize::bedrock_invoke::BedrockInvoke;
 use crate::normalize::cohere_chat::CohereChat;
 use crate::normalize::google_gemini::GoogleGemini;
 use crate::normalize::ollama_chat::OllamaChat;
@@ -26,6 +29,7 @@ use crate::normalize::openai_chat::OpenaiChat;
 use crate::normalize::openai_responses::OpenaiResponses;
 use crate::normalize::template::Template;
 use crate::normalize::{About, Known, Normalize, Out, Response};
+use crate::text::push_json_str;
 
 /// What carries the payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +105,7 @@ enum Framing {
     Ndjson(Ndjson),
     Whole(Whole),
     Messages(Messages),
+    EventStream(EventStream),
     /// The head of an error body.
     Failed(Vec<u8>),
 }
@@ -113,20 +118,21 @@ enum Normalizer {
     Cohere(Box<CohereChat>),
     Ollama(Box<OllamaChat>),
     Gemini(Box<GoogleGemini>),
-    /// A protocol that this build cannot read: the first byte, or the end, is an error.
-    Unsupported,
+    Converse(Box<BedrockConverse>),
+    Invoke(Box<BedrockInvoke>),
 }
 
 impl Normalizer {
-    fn get(&mut self) -> Option<&mut dyn Normalize> {
+    fn get(&mut self) -> &mut dyn Normalize {
         match self {
-            Normalizer::Chat(chat) => Some(&mut **chat),
-            Normalizer::Responses(responses) => Some(&mut **responses),
-            Normalizer::Messages(messages) => Some(&mut **messages),
-            Normalizer::Cohere(cohere) => Some(&mut **cohere),
-            Normalizer::Ollama(ollama) => Some(&mut **ollama),
-            Normalizer::Gemini(gemini) => Some(&mut **gemini),
-            Normalizer::Unsupported => None,
+            Normalizer::Chat(chat) => &mut **chat,
+            Normalizer::Responses(responses) => &mut **responses,
+            Normalizer::Messages(messages) => &mut **messages,
+            Normalizer::Cohere(cohere) => &mut **cohere,
+            Normalizer::Ollama(ollama) => &mut **ollama,
+            Normalizer::Gemini(gemini) => &mut **gemini,
+            Normalizer::Converse(converse) => &mut **converse,
+            Normalizer::Invoke(invoke) => &mut **invoke,
         }
     }
 }
@@ -136,10 +142,14 @@ impl Decoder {
     pub fn new(config: DecoderConfig) -> Decoder {
         let is_ok = matches!(config.status, 101 | 200..=299);
         let content_type = config.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let content_type = content_type.map(|(_, value)| value.as_str());
         let header = match config.protocol {
             // Its whole answers are one line too.
             Protocol::OllamaChat => Some(Kind::Ndjson),
-            _ => sniff::of_content_type(content_type.map(|(_, value)| value.as_str())),
+            Protocol::BedrockConverse | Protocol::BedrockInvoke => {
+                sniff::of_content_type(content_type).or(Some(Kind::EventStream))
+            }
+            _ => sniff::of_content_type(content_type),
         };
         let framing = match config.transport {
             _ if !is_ok => Framing::Failed(Vec::new()),
@@ -153,7 +163,8 @@ impl Decoder {
             Protocol::CohereChat => Normalizer::Cohere(Box::default()),
             Protocol::OllamaChat => Normalizer::Ollama(Box::new(OllamaChat::new(config.think_tags))),
             Protocol::GoogleGemini => Normalizer::Gemini(Box::default()),
-            _ => Normalizer::Unsupported,
+            Protocol::BedrockConverse => Normalizer::Converse(Box::default()),
+            Protocol::BedrockInvoke => Normalizer::Invoke(Box::default()),
         };
         let response = Response::new(About {
             family: config.protocol,
@@ -209,6 +220,7 @@ impl Decoder {
                 Kind::Sse => Framing::Sse(Sse::new(matches!(self.normalizer, Normalizer::Gemini(_)))),
                 Kind::Ndjson => Framing::Ndjson(Ndjson::default()),
                 Kind::Json => Framing::Whole(Whole::default()),
+                Kind::EventStream => Framing::EventStream(EventStream::default()),
             };
             // What was held includes these bytes.
             let all = if held.is_empty() { bytes } else { &held };
@@ -219,6 +231,13 @@ impl Decoder {
 
     fn frames(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
         let Decoder { framing, normalizer, response, template, .. } = self;
+        if let Framing::EventStream(stream) = framing {
+            let taken = stream.feed(bytes, &mut |message| message_of(message, normalizer, template, response, sink));
+            if let Err(Broken { offset, what }) = taken {
+                response.out(offset, sink).interrupted(what);
+            }
+            return;
+        }
         let mut each = |frame: Frame<'_>| deliver(&frame, normalizer, template, response, sink);
         let taken = match framing {
             Framing::Sse(sse) => sse.feed(bytes, &mut each),
@@ -230,7 +249,7 @@ impl Decoder {
                 body.extend_from_slice(&bytes[..bytes.len().min(room)]);
                 Ok(())
             }
-            Framing::Undecided(..) => Ok(()),
+            Framing::Undecided(..) | Framing::EventStream(_) => Ok(()),
         };
         if let Err(TooLong { offset }) = taken {
             response.out(offset, sink).interrupted(TOO_LONG);
@@ -248,15 +267,15 @@ impl Decoder {
             Framing::Sse(sse) => sse.finish(clean, &mut |f| deliver(&f, normalizer, template, response, sink)),
             Framing::Ndjson(lines) => lines.finish(clean, &mut |f| deliver(&f, normalizer, template, response, sink)),
             Framing::Whole(whole) => whole_body(whole.body(), *read, clean, normalizer, response, sink),
-            Framing::Undecided(..) | Framing::Messages(_) => {}
+            Framing::Undecided(..) | Framing::Messages(_) | Framing::EventStream(_) => {}
         }
         if response.is_done() {
             return;
         }
         let mut out = response.out(*read, sink);
-        match normalizer.get() {
-            Some(normalizer) => normalizer.end(&mut out),
-            None => unsupported(&mut out),
+        // Where bytes of a message are left over, the response is not what its end may have said (rule R17).
+        if !matches!(framing, Framing::EventStream(stream) if stream.is_inside()) {
+            normalizer.get().end(&mut out);
         }
         if out.is_done() {
             return;
@@ -280,13 +299,40 @@ fn deliver(
 ) -> bool {
     if let Some(data) = frame.data {
         let mut out = response.out(frame.offset, sink);
-        match normalizer.get() {
-            Some(normalizer) => payload(data, frame.name, normalizer, template, &mut out),
-            None => unsupported(&mut out),
-        }
+        payload(data, frame.name, normalizer.get(), template, &mut out);
     }
     let mark = response.take_mark();
     sink.frame(frame.start, frame.end, mark);
+    !response.is_done()
+}
+
+/// Gives out the events of one message of an AWS event stream; false after the terminal.
+fn message_of(
+    message: &Message<'_>,
+    normalizer: &mut Normalizer,
+    template: &mut Template,
+    response: &mut Response,
+    sink: &mut dyn Sink,
+) -> bool {
+    let mut out = response.out(message.start, sink);
+    match message.text(":message-type") {
+        Some("exception") => {
+            out.named_error(message.text(":exception-type").unwrap_or_default(), message.payload);
+        }
+        Some("error") => {
+            let mut body = message.payload.to_vec();
+            if let Some(said) = message.text(":error-message").filter(|_| body.is_empty()) {
+                push_json_str(said, &mut body);
+            }
+            out.named_error(message.text(":error-code").unwrap_or_default(), &body);
+        }
+        _ => {
+            let name = message.text(":event-type").unwrap_or_default();
+            payload(message.payload, name.as_bytes(), normalizer.get(), template, &mut out);
+        }
+    }
+    let mark = response.take_mark();
+    sink.frame(message.start, message.end, mark);
     !response.is_done()
 }
 
@@ -331,7 +377,7 @@ fn whole_body(
     sink: &mut dyn Sink,
 ) {
     let mut out = response.out(0, sink);
-    let Some(normalizer) = normalizer.get() else { return unsupported(&mut out) };
+    let normalizer = normalizer.get();
     match row(body) {
         Ok(objects) => {
             for object in objects {
@@ -398,10 +444,6 @@ fn unwrapped(body: &[u8]) -> Vec<u8> {
         }
     }
     body.to_vec()
-}
-
-fn unsupported(out: &mut Out<'_>) {
-    fail(ErrorKind::UnsupportedFeature, "no decoder for this protocol", out);
 }
 
 fn fail(kind: ErrorKind, message: &str, out: &mut Out<'_>) {

@@ -13,6 +13,7 @@ fn judge(status: u16, headers: &[(&str, &str)], body: &str) -> Classified {
         status: Some(status),
         headers: &headers,
         body: body.as_bytes(),
+        code: None,
         in_stream: status == 200,
         family: Protocol::OpenaiChat,
     })
@@ -43,7 +44,8 @@ fn judged(status: u16, headers: &[(String, String)], body: &str) -> Value {
     let body = if status == 200 { &body[body.rfind("\n\n{").unwrap()..] } else { body };
     let family = Protocol::GoogleGemini;
     let in_stream = status == 200;
-    let got = classify(&Evidence { status: Some(status), headers, body: body.as_bytes(), in_stream, family });
+    let got =
+        classify(&Evidence { status: Some(status), headers, body: body.as_bytes(), code: None, in_stream, family });
     json!({"kind": got.kind.code(), "retryable": got.retryable, "retry_after_s": got.retry_after_s, "code": got.code})
 }
 
@@ -133,6 +135,7 @@ fn the_status_decides_where_the_body_is_no_help() {
         status: Some(503),
         headers: &[],
         body: b"\x1f\x8b\x08\x00\x00\xff\xfe",
+        code: None,
         in_stream: false,
         family: Protocol::OpenaiChat,
     });

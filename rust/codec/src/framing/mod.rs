@@ -7,6 +7,7 @@
 //!
 //! What a payload means must not be known here.
 
+pub mod eventstream;
 pub mod json;
 pub mod ndjson;
 pub mod sniff;

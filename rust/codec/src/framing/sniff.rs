@@ -1,7 +1,7 @@
 //! Which framing a body has: by its first bytes, and by content type where these say nothing.
 //!
 //! An event stream cannot begin with a bracket and JSON cannot begin with a field's name, so the first byte after
-//! white space and a byte order mark decides, whatever the header claims: vendors answer JSON errors as
+//! white space and a byte order mark decides (a binary one begins with the zero of a length), whatever the header claims: vendors answer JSON errors as
 //! `text/event-stream`, and event streams as `application/json`.
 
 /// How a body is framed.
@@ -10,6 +10,7 @@ pub enum Kind {
     Sse,
     Ndjson,
     Json,
+    EventStream,
 }
 
 /// What the header says.
@@ -21,6 +22,7 @@ pub fn of_content_type(content_type: Option<&str>) -> Option<Kind> {
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/x-jsonlines" => {
             Some(Kind::Ndjson)
         }
+        "application/vnd.amazon.eventstream" => Some(Kind::EventStream),
         _ if media == "application/json" || media.ends_with("+json") => Some(Kind::Json),
         _ => None,
     }
@@ -33,6 +35,12 @@ pub fn of_first_bytes(bytes: &[u8], header: Option<Kind>) -> Option<Kind> {
     let rest = bytes.strip_prefix(mark).unwrap_or(bytes);
     if rest.len() == bytes.len() && mark.starts_with(bytes) {
         return None;
+    }
+    // The first byte of a length below 144 MiB; no text begins with one of these.
+    match bytes.first() {
+        Some(0) => return Some(Kind::EventStream),
+        Some(1..=8) if header == Some(Kind::EventStream) => return header,
+        _ => {}
     }
     match rest.trim_ascii_start().first()? {
         b'{' | b'[' => Some(if header == Some(Kind::Ndjson) { Kind::Ndjson } else { Kind::Json }),
@@ -47,7 +55,7 @@ mod tests {
 
     #[test]
     fn first_bytes_beat_a_wrong_header() {
-        use Kind::{Json, Ndjson, Sse};
+        use Kind::{EventStream, Json, Ndjson, Sse};
         for (bytes, header, want) in [
             (&b"data: x"[..], Some(Json), Some(Sse)),
             (b"\n: hi", None, Some(Sse)),
@@ -59,6 +67,10 @@ mod tests {
             (b"", Some(Sse), None),
             (b"<html>", Some(Json), Some(Json)),
             (b"<html>", None, Some(Sse)),
+            (b"\0\0\0\x10", Some(Json), Some(EventStream)),
+            (b"\x01\0\0\0", Some(EventStream), Some(EventStream)),
+            (b"@\0\0\0", Some(EventStream), Some(EventStream)),
+            (b"{\"message\"", Some(EventStream), Some(Json)),
         ] {
             assert_eq!(of_first_bytes(bytes, header), want, "{bytes:?}");
         }

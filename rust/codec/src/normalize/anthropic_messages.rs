@@ -19,11 +19,11 @@ use std::collections::HashMap;
 
 use super::out::{Counts, Out, Piece, Started};
 use super::template::Steady;
-use super::text::Half;
+use super::text::Joined;
 use super::{Ending, Normalize, finish};
 use crate::event::{AttachTo, CallKind, ContinuationForm, HostedPhase, ReasoningKind};
 use crate::json::{Scan, Scanner, Value};
-use crate::limits::{MAX_ARGUMENTS, MAX_BLOCKS, MAX_CALLS, MAX_OPEN_BLOCKS};
+use crate::limits::{MAX_BLOCKS, MAX_CALLS, MAX_OPEN_BLOCKS};
 use crate::text::{Literal, Text, push_json_str};
 use crate::toolcall::bounded;
 use read::{Block, Citation, Delta, Frame, Message, Tokens};
@@ -61,13 +61,6 @@ enum Open {
     Hosted { raw: Vec<u8>, id: String, name: String, input: Joined },
     Compaction { raw: Vec<u8>, content: Option<Joined>, encrypted: Option<Joined> },
     Unknown,
-}
-
-/// Text in pieces.
-#[derive(Debug, Default)]
-struct Joined {
-    text: String,
-    half: Half,
 }
 
 /// Running totals of the counts that were seen.
@@ -418,26 +411,6 @@ impl AnthropicMessages {
     /// The newest open block of this index; the newest of all where the wire names none.
     fn position(&self, index: Option<u64>) -> Option<usize> {
         self.open.iter().rposition(|(at, _)| index.is_none_or(|index| index == *at))
-    }
-}
-
-impl Joined {
-    /// Whether it still fits.
-    fn push(&mut self, piece: Option<Literal<'_>>) -> bool {
-        let mut scratch = String::new();
-        if let Some(piece) = piece
-            && let Some(ready) = self.half.pass(piece.into(), &mut scratch)
-        {
-            ready.decode_into(&mut self.text);
-        }
-        self.text.len() <= MAX_ARGUMENTS
-    }
-
-    fn done(mut self) -> String {
-        if let Some(rest) = self.half.flush() {
-            rest.decode_into(&mut self.text);
-        }
-        self.text
     }
 }
 

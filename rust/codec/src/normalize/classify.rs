@@ -23,6 +23,8 @@ pub struct Evidence<'a> {
     pub headers: &'a [(String, String)],
     /// The whole error body, or the JSON of the frame or object that reports the error in a stream.
     pub body: &'a [u8],
+    /// The name that the framing gives the error, where it has a place for one.
+    pub code: Option<&'a str>,
     /// Whether the error came inside a response that had begun well.
     pub in_stream: bool,
     pub family: Protocol,
@@ -46,7 +48,7 @@ pub struct Classified {
 #[must_use]
 pub fn classify(e: &Evidence<'_>) -> Classified {
     let mut body = error_body::read(e.body);
-    if let Some(name) = header(e.headers, "x-amzn-errortype") {
+    if let Some(name) = e.code.or_else(|| header(e.headers, "x-amzn-errortype")) {
         body.codes.push(bare(name));
         body.code = body.code.or_else(|| Some(plain_type(name)));
     }

@@ -42,6 +42,18 @@ pub fn gemini(reason: &str) -> Ending {
     look_up(&GEMINI, reason)
 }
 
+/// A `stopReason` of Bedrock's Converse.
+#[must_use]
+pub fn converse(reason: &str) -> Ending {
+    look_up(&CONVERSE, reason)
+}
+
+/// The word for the end in the text formats that models behind `InvokeModel` have of their own.
+#[must_use]
+pub fn plain(reason: &str) -> Ending {
+    look_up(&PLAIN, reason)
+}
+
 type Table = [(Ending, &'static [&'static str])];
 
 fn look_up(table: &Table, reason: &str) -> Ending {
@@ -134,13 +146,32 @@ const GEMINI: [(Ending, &[&str]); 8] = [
     (Ending::Error(ErrorKind::Unknown), &["OTHER", "MALFORMED_RESPONSE", "IMAGE_OTHER", "NO_IMAGE"]),
 ];
 
+const CONVERSE: [(Ending, &[&str]); 6] = [
+    (Ending::Normal, &["end_turn", "stop_sequence"]),
+    (Ending::ToolUse, &["tool_use"]),
+    (Ending::Reason(FinishReason::Length), &["max_tokens", "model_context_window_exceeded"]),
+    (Ending::Reason(FinishReason::ContentFilter), &["guardrail_intervened", "content_filtered"]),
+    (Ending::MalformedCall, &["malformed_tool_use"]),
+    (Ending::Error(ErrorKind::Unknown), &["malformed_model_output"]),
+];
+
+const PLAIN: [(Ending, &[&str]); 4] = [
+    (
+        Ending::Normal,
+        &["stop", "stop_sequence", "end_turn", "STOP", "STOP_SEQUENCE", "COMPLETE", "FINISH", "FINISHED", "endoftext"],
+    ),
+    (Ending::Reason(FinishReason::Length), &["length", "max_tokens", "LENGTH", "MAX_TOKENS", "ERROR_LIMIT"]),
+    (Ending::Reason(FinishReason::ContentFilter), &["content_filtered", "CONTENT_FILTERED", "ERROR_TOXIC"]),
+    (Ending::Error(ErrorKind::Unknown), &["ERROR"]),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_word_stands_in_one_row_and_an_unknown_one_is_other() {
-        for table in [&CHAT[..], &MESSAGES, &INCOMPLETE, &COHERE, &OLLAMA, &GEMINI] {
+        for table in [&CHAT[..], &MESSAGES, &INCOMPLETE, &COHERE, &OLLAMA, &GEMINI, &CONVERSE, &PLAIN] {
             let mut words: Vec<&str> = table.iter().flat_map(|(_, words)| words.iter().copied()).collect();
             let count = words.len();
             words.sort_unstable();

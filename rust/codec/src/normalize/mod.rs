@@ -8,6 +8,8 @@
 //! Byte buffering, clocks and the building of requests must not be added here.
 
 pub mod anthropic_messages;
+pub mod bedrock_converse;
+pub mod bedrock_invoke;
 pub mod classify;
 mod codes;
 pub mod cohere_chat;

@@ -194,6 +194,13 @@ impl Out<'_> {
         self.response.started
     }
 
+    /// A header that the response came with.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let headers = &self.response.about.headers;
+        headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
     /// Gives out `model.started` if this is the first that names anything (rule R1).
     pub fn started(&mut self, model: Option<Text<'_>>, response_id: Option<Text<'_>>) -> Started {
         let model = model.filter(|t| !t.is_empty());
@@ -458,17 +465,22 @@ impl Out<'_> {
     /// The provider reports an error inside a response that had begun well (rule R14). `json` is the payload that
     /// reports it, or the part of it that does.
     pub fn provider_error(&mut self, json: &[u8]) {
-        self.classified(json, true);
+        self.classified(json, None, true);
+    }
+
+    /// As [`Out::provider_error`], where the framing names the error.
+    pub fn named_error(&mut self, code: &str, body: &[u8]) {
+        self.classified(body, Some(code), true);
     }
 
     /// The response is an error as a whole: its status says so.
     pub fn error_body(&mut self, body: &[u8]) {
-        self.classified(body, false);
+        self.classified(body, None, false);
     }
 
-    fn classified(&mut self, body: &[u8], in_stream: bool) {
+    fn classified(&mut self, body: &[u8], code: Option<&str>, in_stream: bool) {
         let About { family, status, headers, .. } = &self.response.about;
-        let evidence = Evidence { status: *status, headers, body, in_stream, family: *family };
+        let evidence = Evidence { status: *status, headers, body, code, in_stream, family: *family };
         let c = classify::classify(&evidence);
         let raw = String::from_utf8_lossy(&body[..body.len().min(MAX_ERROR_RAW)]);
         let known = Known {

@@ -3,6 +3,7 @@
 //! A JSON escape may leave one half of a pair at the end of one delta and the other at the start of the
 //! next. The first is held here until the second comes; one that stays alone becomes U+FFFD.
 
+use crate::limits::MAX_ARGUMENTS;
 use crate::text::{Literal, Text, join_surrogates};
 
 /// The half that one block of text, or one call's arguments, is holding.
@@ -58,6 +59,33 @@ impl Half {
         scratch.push(start);
         l.decode_into(scratch);
         Some(Text::Plain(scratch))
+    }
+}
+
+/// Text in pieces that is needed whole.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    text: String,
+    half: Half,
+}
+
+impl Joined {
+    /// Whether it still fits.
+    pub fn push(&mut self, piece: Option<Literal<'_>>) -> bool {
+        let mut scratch = String::new();
+        if let Some(piece) = piece
+            && let Some(ready) = self.half.pass(piece.into(), &mut scratch)
+        {
+            ready.decode_into(&mut self.text);
+        }
+        self.text.len() <= MAX_ARGUMENTS
+    }
+
+    pub fn done(mut self) -> String {
+        if let Some(rest) = self.half.flush() {
+            rest.decode_into(&mut self.text);
+        }
+        self.text
     }
 }
 

@@ -1,0 +1,245 @@
+//! AWS event streams: binary messages with a length, typed headers and two checksums.
+//!
+//! 1. A message is `total length, headers length, CRC of these eight bytes, headers, payload, CRC of all before it`, numbers
+//!    big-endian, checksums CRC-32 as zlib has it.
+//! 2. The prelude is judged as soon as its twelve bytes are there: its checksum first, then its lengths. A length that may not
+//!    be is refused before a byte of it is waited for, and nothing is reserved for what has not come.
+//! 3. Every header is read, of all ten types, also those that nobody asks for. A name that comes twice, a type that does not
+//!    exist, text that is not UTF-8 or a value past its end break the message.
+//! 4. A message that broke breaks the stream: where the next one starts is not known.
+//!
+//! What a header or a payload means must not be added here.
+
+use super::clear;
+use crate::limits::{MAX_EVENTSTREAM_HEADER_BYTES, MAX_EVENTSTREAM_HEADERS, MAX_FRAME};
+
+/// Before the headers: two lengths and their checksum.
+const PRELUDE: usize = 12;
+/// Behind the payload: the checksum of the message.
+const TRAILER: usize = 4;
+
+/// A header's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    Bool(bool),
+    Byte(i8),
+    Short(i16),
+    Int(i32),
+    Long(i64),
+    Bytes(&'a [u8]),
+    String(&'a str),
+    /// Milliseconds since 1970.
+    Timestamp(i64),
+    Uuid([u8; 16]),
+}
+
+/// One message. `start` and `end` bound its bytes in the body: messages follow each other without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    headers: &'a [u8],
+    pub payload: &'a [u8],
+    pub start: u64,
+    pub end: u64,
+}
+
+impl<'a> Message<'a> {
+    /// The headers in their order.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+        let mut rest = Reader { rest: self.headers };
+        // They were read once when the message was: nothing can be wrong with them now.
+        std::iter::from_fn(move || if rest.rest.is_empty() { None } else { rest.header().ok() })
+    }
+
+    /// A header that is text.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.headers().find(|(known, _)| *known == name).and_then(|(_, value)| match value {
+            Value::String(text) => Some(text),
+            _ => None,
+        })
+    }
+}
+
+/// Why a message could not be read, and where it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    pub offset: u64,
+    pub what: &'static str,
+}
+
+/// Takes messages; `false` ends it: no further message is wanted.
+pub type Each<'e> = &'e mut dyn FnMut(&Message<'_>) -> bool;
+
+/// The state between two reads.
+#[derive(Debug, Default)]
+pub struct EventStream {
+    /// The head of a message that the last read did not end.
+    partial: Vec<u8>,
+    /// Where the next message starts in the body.
+    start: u64,
+    /// Length of the message whose head is in `partial`, once its prelude was judged.
+    total: Option<usize>,
+}
+
+impl EventStream {
+    pub fn feed(&mut self, mut bytes: &[u8], each: Each<'_>) -> Result<(), Broken> {
+        while !bytes.is_empty() {
+            let more = if self.partial.is_empty() {
+                match judged(bytes).map_err(|what| self.broken(what))? {
+                    Some(total) if total <= bytes.len() => {
+                        let (whole, rest) = bytes.split_at(total);
+                        bytes = rest;
+                        self.give(whole, each)?
+                    }
+                    total => {
+                        self.total = total;
+                        self.partial.extend_from_slice(bytes);
+                        return Ok(());
+                    }
+                }
+            } else {
+                let wanted = self.total.unwrap_or(PRELUDE) - self.partial.len();
+                let (some, rest) = bytes.split_at(wanted.min(bytes.len()));
+                self.partial.extend_from_slice(some);
+                bytes = rest;
+                if self.total.is_none() {
+                    self.total = judged(&self.partial).map_err(|what| self.broken(what))?;
+                }
+                if self.total != Some(self.partial.len()) {
+                    continue;
+                }
+                self.total = None;
+                let mut whole = std::mem::take(&mut self.partial);
+                let more = self.give(&whole, each)?;
+                clear(&mut whole);
+                self.partial = whole;
+                more
+            };
+            if !more {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the body, if it ended here, would end inside a message.
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    fn give(&mut self, whole: &[u8], each: Each<'_>) -> Result<bool, Broken> {
+        let start = self.start;
+        let message = read(whole, start).map_err(|what| self.broken(what))?;
+        self.start = message.end;
+        Ok(each(&message))
+    }
+
+    fn broken(&self, what: &'static str) -> Broken {
+        Broken { offset: self.start, what }
+    }
+}
+
+/// The total length of the message that begins so; `None` while its prelude is not complete.
+fn judged(head: &[u8]) -> Result<Option<usize>, &'static str> {
+    let Some((prelude, _)) = head.split_first_chunk::<PRELUDE>() else { return Ok(None) };
+    let (total, headers, checksum) = (number(prelude, 0), number(prelude, 4), number(prelude, 8));
+    if crc32fast::hash(&prelude[..8]) != checksum {
+        return Err("the checksum of a message's prelude is wrong");
+    }
+    let (total, headers) = (total as usize, headers as usize);
+    if total > MAX_FRAME {
+        return Err("a message is longer than may be");
+    }
+    if headers > MAX_EVENTSTREAM_HEADER_BYTES {
+        return Err("the headers of a message are longer than may be");
+    }
+    if total < PRELUDE + TRAILER + headers {
+        return Err("a message is shorter than its headers");
+    }
+    Ok(Some(total))
+}
+
+/// Reads one whole message whose prelude was judged.
+fn read(whole: &[u8], start: u64) -> Result<Message<'_>, &'static str> {
+    let (before, checksum) = whole.split_at(whole.len() - TRAILER);
+    if crc32fast::hash(before) != number(checksum, 0) {
+        return Err("the checksum of a message is wrong");
+    }
+    let (headers, payload) = before[PRELUDE..].split_at(number(whole, 4) as usize);
+    check(headers)?;
+    Ok(Message { headers, payload, start, end: start + whole.len() as u64 })
+}
+
+fn check(headers: &[u8]) -> Result<(), &'static str> {
+    let mut names: [&str; MAX_EVENTSTREAM_HEADERS] = [""; MAX_EVENTSTREAM_HEADERS];
+    let (mut rest, mut count) = (Reader { rest: headers }, 0);
+    while !rest.rest.is_empty() {
+        let (name, _) = rest.header()?;
+        if names[..count].contains(&name) {
+            return Err("a header of a message comes twice");
+        }
+        let Some(free) = names.get_mut(count) else { return Err("a message has more headers than may be") };
+        *free = name;
+        count += 1;
+    }
+    Ok(())
+}
+
+/// Four bytes of a slice that has them.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_be_bytes(four)
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn header(&mut self) -> Result<(&'a str, Value<'a>), &'static str> {
+        let [length] = self.array()?;
+        if length == 0 {
+            return Err("a header of a message has no name");
+        }
+        let name = self.text(usize::from(length))?;
+        let [kind] = self.array()?;
+        let value = match kind {
+            0 => Value::Bool(true),
+            1 => Value::Bool(false),
+            2 => Value::Byte(i8::from_be_bytes(self.array()?)),
+            3 => Value::Short(i16::from_be_bytes(self.array()?)),
+            4 => Value::Int(i32::from_be_bytes(self.array()?)),
+            5 => Value::Long(i64::from_be_bytes(self.array()?)),
+            6 => {
+                let length = u16::from_be_bytes(self.array()?);
+                Value::Bytes(self.take(usize::from(length))?)
+            }
+            7 => {
+                let length = u16::from_be_bytes(self.array()?);
+                Value::String(self.text(usize::from(length))?)
+            }
+            8 => Value::Timestamp(i64::from_be_bytes(self.array()?)),
+            9 => Value::Uuid(self.array()?),
+            _ => return Err("a header of a message has a type that does not exist"),
+        };
+        Ok((name, value))
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
+        let (some, rest) = self.rest.split_at_checked(count).ok_or("a header of a message is cut off")?;
+        self.rest = rest;
+        Ok(some)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
+        let (some, rest) = self.rest.split_first_chunk::<N>().ok_or("a header of a message is cut off")?;
+        self.rest = rest;
+        Ok(*some)
+    }
+
+    fn text(&mut self, count: usize) -> Result<&'a str, &'static str> {
+        std::str::from_utf8(self.take(count)?).map_err(|_| "a header of a message is not UTF-8")
+    }
+}
