@@ -15,6 +15,8 @@ const FAMILIES: &[(&str, Protocol)] = &[
     ("mistral_chat", Protocol::OpenaiChat),
     ("openai_responses", Protocol::OpenaiResponses),
     ("anthropic_messages", Protocol::AnthropicMessages),
+    ("bedrock_converse", Protocol::BedrockConverse),
+    ("bedrock_invoke", Protocol::BedrockInvoke),
     ("cohere_chat", Protocol::CohereChat),
     ("ollama_chat", Protocol::OllamaChat),
     ("google_gemini", Protocol::GoogleGemini),

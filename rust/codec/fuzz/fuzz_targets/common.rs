@@ -4,7 +4,7 @@
 use headrace_codec::event::{At, Event, Protocol, Sink};
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
 
-/// The three families that are decoded and encoded.
+/// The families that clients speak: they are decoded and encoded.
 pub const FAMILIES: [Protocol; 3] = [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages];
 
 /// The body, and `N` bytes of choices; `None` for an input that is too short for them.

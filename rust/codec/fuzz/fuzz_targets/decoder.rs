@@ -4,14 +4,15 @@
 
 mod common;
 
-use common::{FAMILIES, Lines, decode};
+use common::{Lines, decode};
+use headrace_codec::event::Protocol;
 use headrace_codec::json::Scanner;
 use headrace_codec::pipeline::DecoderConfig;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((body, [family, flags, end, cut_high, cut_low])) = common::split(input) else { return };
-    let mut config = DecoderConfig::new(FAMILIES[usize::from(family) % 3]);
+    let mut config = DecoderConfig::new(Protocol::ALL[usize::from(family) % Protocol::ALL.len()]);
     config.think_tags = flags & 1 == 1;
     if flags & 6 == 6 {
         config.status = 400 + u16::from(flags >> 3) * 4;

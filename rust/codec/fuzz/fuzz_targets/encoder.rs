@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((body, [family, flags, end])) = common::split(input) else { return };
-    let family = FAMILIES[usize::from(family) % 3];
+    let family = Protocol::ALL[usize::from(family) % Protocol::ALL.len()];
     let config = DecoderConfig::new(family);
     let mut said = Lines::default();
     decode(&config, &[body], common::end(end), &mut said);

@@ -193,8 +193,12 @@ impl BedrockConverse {
             self.reasoning(index, reasoning, out);
         } else if let Some(Cited { content, citations }) = citations {
             self.text(index, None, out);
-            content.iter().for_each(|text| self.text(index, Some(*text), out));
-            citations.iter().for_each(|citation| self.cite(index, citation, out));
+            for text in content {
+                self.text(index, Some(*text), out);
+            }
+            for citation in citations {
+                self.cite(index, citation, out);
+            }
         } else if text.is_some() {
             self.text(index, *text, out);
         }

@@ -76,6 +76,21 @@ pub fn base64(text: &str) -> Vec<u8> {
     out
 }
 
+/// Bytes as standard base64 with padding.
+#[must_use]
+pub fn to_base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for three in bytes.chunks(3) {
+        let word = three.iter().fold(0u32, |word, b| word << 8 | u32::from(*b)) << (8 * (3 - three.len()));
+        for at in 0..4 {
+            let sextet = (word >> (18 - 6 * at) & 63) as usize;
+            out.push(if at <= three.len() { char::from(ALPHABET[sextet]) } else { '=' });
+        }
+    }
+    out
+}
+
 /// The files of a folder.
 #[must_use]
 pub fn files(folder: &Path) -> Vec<PathBuf> {
