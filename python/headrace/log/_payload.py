@@ -42,12 +42,11 @@ class Value:
 
         - Raises `PayloadError`: a field is missing or not known, or is not of this shape.
         """
-        nested = _nested(cls)
         try:
-            if not nested:
-                return cls(**data)
-            made = {name: nested[name](item) if name in nested else item for name, item in data.items()}
-            return cls(**made)
+            for name, read in _nested(cls):
+                if name in data:
+                    data = {**data, name: read(data[name])}
+            return cls(**data)
         except (TypeError, AttributeError) as error:
             raise PayloadError(f"{cls.__name__}: {_words(cls, data, error)}") from None
 
@@ -136,7 +135,7 @@ def _member(item: Any) -> Any:
 
 #: What a value's class says of its fields, worked out once. It holds classes only, never data.
 _LAYOUTS: dict[type, tuple[tuple[str, Any], ...]] = {}
-_NESTED: dict[type, dict[str, Callable[[Any], Any]]] = {}
+_NESTED: dict[type, tuple[tuple[str, Callable[[Any], Any]], ...]] = {}
 
 
 def _layout(cls: type) -> tuple[tuple[str, Any], ...]:
@@ -151,7 +150,7 @@ def _default(spec: Any) -> Any:
     return spec.default_factory() if spec.default_factory is not MISSING else spec.default
 
 
-def _nested(cls: type) -> dict[str, Callable[[Any], Any]]:
+def _nested(cls: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """Find the fields whose JSON form is not their Python form: tuples and values."""
     known = _NESTED.get(cls)
     if known is None:
@@ -159,7 +158,7 @@ def _nested(cls: type) -> dict[str, Callable[[Any], Any]]:
 
         hints = get_type_hints(cls)
         pairs = ((spec.name, _reader(hints[spec.name])) for spec in fields(cls))
-        known = {name: reader for name, reader in pairs if reader is not None}
+        known = tuple((name, reader) for name, reader in pairs if reader is not None)
         _NESTED[cls] = known
     return known
 

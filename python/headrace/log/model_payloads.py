@@ -48,7 +48,7 @@ __all__ = [
 class ModelRequested(Payload):
     """A model is about to be asked: durable before a byte leaves.
 
-    - `model`: the selector; `request`: digest of the request's canonical JSON, which the projection gives again.
+    - `model`: the selector; `request`: digest of what the request tells, which the projection gives again.
     - `menu`: digest of the tools that are offered, and the artifact that lists them; "" without tools.
     - `purpose`: `compact` asks for a summary, and its answer is no part of the conversation.
     """

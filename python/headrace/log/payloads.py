@@ -279,6 +279,8 @@ class RunForked(Payload):
     from_seq: int
     from_chain: str
     why: str = ""
+    model: str | None = None
+    """Another selector, to go on with."""
 
 
 @register
@@ -344,8 +346,10 @@ class UserMessage(Payload):
 class ContextProjected(Payload):
     """The log was projected to a request: what went in, what stayed out, why, and what it weighs.
 
-    - `base`: seq of the projection whose ledger this one continues; 0: this ledger is whole.
-    - `request`: digest of the request's canonical JSON; `messages` how many it has.
+    - `base`: seq of the projection whose ledger this one continues; 0: this ledger is whole. The last entry of the
+      one before is said again, as it may have grown.
+    - `request`: digest of what the request tells: model and messages.
+    - `family`, `provider`: whose state (continuations) went back; None: nobody's.
     """
 
     type: ClassVar[str] = "context.projected"
@@ -357,6 +361,9 @@ class ContextProjected(Payload):
     request: str
     messages: int
     tokens: int
+    model: str = ""
+    family: str | None = None
+    provider: str | None = None
     base: int = 0
     estimator: str = ""
     """How tokens were counted."""

@@ -110,6 +110,8 @@ class State:
     finish: str = ""
     """The finish reason of the last response."""
     intents: dict[str, IntentState] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    """Intents without an observation that are not void either, in their order."""
     grants: list[p.Grant] = field(default_factory=list)
     """Allowances that hold beyond their intent."""
     read_hashes: dict[str, str] = field(default_factory=dict)
@@ -123,7 +125,7 @@ class State:
     @property
     def open(self) -> list[IntentState]:
         """Intents that count and have no observation yet, in their order."""
-        return [one for one in self.intents.values() if one.stage not in _CLOSED]
+        return [self.intents[one] for one in self.waiting if self.intents[one].stage != "proposed"]
 
     @property
     def used_ms(self) -> int:
@@ -150,14 +152,14 @@ class State:
         if record.seq != self.head + 1:
             raise IllegalEventError(f"event {record.seq} does not follow event {self.head}")
         payload = record.value()
-        if payload is not None:
+        if payload is None:
+            self.erased += 1
+        else:
             self.check(payload)
             self.last_ms = record.at_ms
             take = _TAKE.get(type(payload))
             if take is not None:
                 take(self, payload, record.seq)
-        else:
-            self.erased += 1
         self.run_id = record.run_id
         self.head = record.seq
 
@@ -176,9 +178,6 @@ class State:
         data["fallbacks"] = tuple(data["fallbacks"])
         data["turn_usage"] = tuple(data["turn_usage"])
         return cls(**data)
-
-
-_CLOSED: Final = frozenset({"void", "observed", "proposed"})
 
 
 def fold(records: Iterable[Record], state: State | None = None) -> State:
@@ -208,7 +207,7 @@ def _check_start(state: State, payload: Any) -> None:
 
 
 def _check_finished(state: State, payload: Any) -> None:
-    if state.turn or state.open:
+    if state.turn or state.waiting:
         raise _illegal(payload, "a response or an intent is still open")
     if payload.outcome == "verified" and not state.verifications.get(payload.verification_seq or 0):
         raise _illegal(payload, "no passed verification is recorded at that seq")
@@ -219,8 +218,8 @@ def _check_request(state: State, payload: Any) -> None:
         raise _illegal(payload, f"the run is {state.status}")
     if state.turn:
         raise _illegal(payload, f"the turn {state.turn} has not ended")
-    if payload.purpose == "turn" and (waiting := state.open):
-        raise _illegal(payload, f"the intent {waiting[0].intent_id} has no observation")
+    if state.waiting:
+        raise _illegal(payload, f"the intent {state.waiting[0]} has no observation")
 
 
 def _check_turn(state: State, payload: Any) -> None:
@@ -360,6 +359,10 @@ def _requested(state: State, event: p.ModelRequested, seq: int) -> None:  # noqa
     state.turn_usage = (0, 0)
 
 
+def _forked(state: State, event: p.RunForked, seq: int) -> None:  # noqa: ARG001
+    state.model, state.failures = event.model or state.model, 0
+
+
 def _fell_back(state: State, event: p.ModelFellBack, seq: int) -> None:  # noqa: ARG001
     state.model, state.failures = event.to_model, 0
 
@@ -374,6 +377,7 @@ def _used(state: State, event: p.ModelUsed, seq: int) -> None:  # noqa: ARG001
 
 def _proposed(state: State, event: p.ToolIntent, seq: int) -> None:
     state.intents[event.intent_id] = IntentState(event.intent_id, event.turn_id, event.tool_name, proposed=seq)
+    state.waiting.append(event.intent_id)
 
 
 def _ended(state: State, event: p.ModelEnded, seq: int) -> None:  # noqa: ARG001
@@ -387,10 +391,11 @@ def _failed(state: State, event: p.ModelFailed, seq: int) -> None:  # noqa: ARG0
 
 
 def _close(state: State, stage: Stage) -> None:
-    for intent in reversed(state.intents.values()):
-        if intent.turn_id != state.turn:
-            break
-        intent.stage = stage
+    # A request is made only when nothing waits: all that do are this turn's.
+    for intent_id in state.waiting:
+        state.intents[intent_id].stage = stage
+    if stage == "void":
+        state.waiting.clear()
     state.turn = ""
 
 
@@ -428,6 +433,7 @@ def _in_doubt(state: State, event: p.ExecutionInDoubt, seq: int) -> None:  # noq
 def _observed(state: State, event: p.ToolObserved, seq: int) -> None:
     intent = state.intents[event.intent_id]
     intent.stage, intent.observed, intent.code = "observed", seq, event.code
+    state.waiting.remove(event.intent_id)
     for pair in event.read_hashes:
         path, _, digest = pair.rpartition("=")
         state.read_hashes[path] = digest
@@ -438,6 +444,7 @@ _TAKE: Final[Mapping[type, Callable[[State, Any, int], None]]] = {
     p.RunPaused: _paused,
     p.RunResumed: _resumed,
     p.RunFinished: _run_finished,
+    p.RunForked: _forked,
     p.VerificationRecorded: _verified,
     p.ContextCompacted: _compacted,
     p.ModelRequested: _requested,
