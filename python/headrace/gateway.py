@@ -14,12 +14,15 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from headrace import calls
 from headrace.attempts import CredentialAttempts
 from headrace.keys import GatewayKey, KeyRing
 from headrace.requests import (
     Answer,
     AttemptSpec,
+    Deferred,
     Failure,
+    Gathered,
     Plan,
     Refusal,
     Relay,
@@ -67,6 +70,7 @@ class _Running:
     attempts: CredentialAttempts
     runtime: RuntimeMap
     client: str
+    call: calls.Opened | None = None
 
 
 class Gateway:
@@ -112,7 +116,7 @@ class Gateway:
         """Take another checked configuration. Requests under way go on as they were planned."""
         self._tables = self._compile(config, self._tables.resolver.rows)
 
-    def decide(self, request: Request) -> Plan | Refusal | Answer:
+    def decide(self, request: Request) -> Deferred[Plan | Refusal | Answer]:
         """Say what is done with a request."""
         tables = self._tables
         key = tables.keys.admit(request)
@@ -120,6 +124,8 @@ class Gateway:
             return key
         if request.operation == "models":
             return self.models(request.protocol or "openai_chat")
+        if request.operation in calls.OPERATIONS:
+            return self._decide_call(request, key)
         target = _may(request, key, several=len(tables.keys) > 1) or tables.resolver.resolve(
             request.model,
             subject=key.subject if key is not None else None,
@@ -132,6 +138,27 @@ class Gateway:
         if count and not (target.row.definition.counts_tokens and target.wire.protocol == _COUNTING):
             return _estimate(request)
         return self._plan(request, key, target, path="/count_tokens" if count else "")
+
+    def call(self, call: calls.Call) -> Plan | Refusal | calls.Own:
+        """Say what is done with a library's call of a capability."""
+        return self._call(call, None, None)
+
+    def opened(self, token: int) -> calls.Opened:
+        """Give what reads the answer to a running call.
+
+        - Raises `KeyError`: no such call is running.
+        """
+        opened = self._running[token].call
+        if opened is None:
+            raise KeyError(token)
+        return opened
+
+    def read(self, gathered: Gathered) -> Answer | Refusal:
+        """Say what the client of a running call gets of the provider's answer.
+
+        - Raises `KeyError`: no such call is running.
+        """
+        return self.opened(gathered.token).answer(gathered, now=int(self._clock()))
 
     def next(self, failure: Failure) -> AttemptSpec | Refusal:
         """Say what follows a failed attempt of a running request.
@@ -169,6 +196,46 @@ class Gateway:
         """List the names that may be asked for, in the shape of the client's protocol."""
         shape = "anthropic" if protocol == "anthropic_messages" else "openai"
         return Answer(body=self._tables.lists[shape])
+
+    def _decide_call(self, request: Request, key: GatewayKey | None) -> Deferred[Plan | Refusal | Answer]:
+        call = calls.opened_by(request)
+        if isinstance(call, Refusal):
+            return call
+        if key is not None and not key.may_ask(call.selector):
+            return _not_allowed(call.selector)
+        found = self._call(call, request, key)
+        return found.answer() if isinstance(found, calls.Own) else found
+
+    def _call(self, call: calls.Call, request: Request | None, key: GatewayKey | None) -> Plan | Refusal | calls.Own:
+        target = self._tables.resolver.resolve(
+            call.selector or None, call.capability, subject=key.subject if key is not None else None
+        )
+        if isinstance(target, Refusal):
+            return target
+        now = self._clock()
+        row, wire = target.row, target.wire
+        if wire.run is not None:
+            return calls.Own(call, wire.run, self._tables.resolver.runtime(target, None))
+        attempts = CredentialAttempts(
+            pool=row.pool,
+            model=target.model,
+            authorize=row.definition.authorize,
+            started=now,
+            conversation=_conversation(request, key) if request is not None and len(row.pool) > 1 else None,
+            dead_codes=row.definition.dead_codes,
+        )
+        refused = attempts.choose(now=now, random=self._random)
+        if refused is not None:
+            return refused
+        runtime = self._tables.resolver.runtime(target, attempts.credential)
+        opened = calls.Opened(call, wire, target.model)
+        prepared = opened.prepare(runtime)
+        if isinstance(prepared, Refusal):
+            return prepared
+        self._token += 1
+        self._running[self._token] = _Running(attempts, runtime, calls.CLIENT, opened)
+        spec = attempts.begin(prepared, now=now)
+        return Plan(token=self._token, spec=spec, client_protocol=calls.CLIENT, relay=opened.relay)
 
     def _plan(self, request: Request, key: GatewayKey | None, target: Target, *, path: str = "") -> Plan | Refusal:
         now = self._clock()
@@ -242,9 +309,7 @@ def _may(request: Request, key: GatewayKey | None, *, several: bool) -> Refusal 
     if key is None:
         return None
     if request.model and not key.may_ask(request.model):
-        return Refusal(
-            status=403, code="model_not_allowed", message=f"this key may not ask for {request.model!r}", param="model"
-        )
+        return _not_allowed(request.model)
     # With several keys, one could read what another's conversation holds, by its id.
     if several and request.state_refs:
         field = request.state_refs[0].strip("/").replace("/", ".")
@@ -256,6 +321,10 @@ def _may(request: Request, key: GatewayKey | None, *, several: bool) -> Refusal 
             param=field,
         )
     return None
+
+
+def _not_allowed(name: str) -> Refusal:
+    return Refusal(status=403, code="model_not_allowed", message=f"this key may not ask for {name!r}", param="model")
 
 
 def _in_words_of(client: str, refusal: Refusal) -> Refusal:

@@ -7,19 +7,27 @@ The built-in ones come through the same door.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap, Secret
+from headrace.requests import Headers, PreparedRequest, RuntimeMap, Secret
 
-__all__ = ["ENTRY_POINT_GROUP", "KIND", "Capability", "Prepare", "ProviderDefinition", "bearer"]
+__all__ = ["ENTRY_POINT_GROUP", "KIND", "Capability", "Prepare", "ProviderDefinition", "Read", "Run", "bearer"]
 
 ENTRY_POINT_GROUP: Final = "headrace.providers"
 KIND: Final = re.compile(r"\A[a-z][a-z0-9_]{0,62}\Z")
 
-Prepare: TypeAlias = Callable[[RuntimeMap, Request], PreparedRequest]
-"""Pure: no socket, no clock, no secret."""
+Prepare: TypeAlias = Callable[[RuntimeMap, Any], PreparedRequest]
+"""From what is asked (a `Request`, or a capability's own, as an `EmbedRequest`) to what is sent. Pure: no socket, no
+clock, no secret."""
+
+Read: TypeAlias = Callable[[Any, bytes], Any]
+"""From a capability's request and a good answer's body to its result. Pure. Raises `ReadError` for a refusal, and
+`ValueError`, `KeyError` or `TypeError` for what is no answer."""
+
+Run: TypeAlias = Callable[[RuntimeMap, Any], Awaitable[Any]]
+"""Does a call that is no request to a provider (our own fetch), and gives its result."""
 
 
 def bearer(secret: Secret) -> Headers:
@@ -37,6 +45,14 @@ class Capability:
     transport: str = "http"
     forced_only: bool = False
     """Taken only where the row's `protocol` says so: not every provider of this kind has it."""
+    read: Read | None = None
+    """For a capability that is not the language model."""
+    read_event: Read | None = None
+    """The same for the data of one event of a stream: a partial result, the result, or None for what says nothing."""
+    carries: frozenset[str] = frozenset()
+    """The request's fields that this wire has a place for. What a client says beyond them is reported as lost."""
+    run: Run | None = None
+    """In the place of `prepare`'s request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

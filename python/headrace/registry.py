@@ -28,6 +28,7 @@ BUILT_IN: Final = (
         for name in ("openai", "openai_compatible", "anthropic", "demo")
     ),
     EntryPoint("vendors", "headrace.providers.vendors:DEFINITIONS", ENTRY_POINT_GROUP),
+    EntryPoint("web_vendors", "headrace.providers.web_vendors:DEFINITIONS", ENTRY_POINT_GROUP),
 )
 
 
@@ -82,9 +83,10 @@ class Registry:
                     (*path, "base_url"),
                     f'is missing, and {row.kind} has none of its own; add base_url = "https://..."',
                 )
-            wires = list(dict.fromkeys(one.protocol for one in definition.capabilities))
+            wires = list(dict.fromkeys(one.protocol for one in definition.capabilities if one.name == "language_model"))
             if row.protocol is not None and row.protocol not in wires:
-                yield (*path, "protocol"), f"{row.kind} does not speak it; it speaks {', '.join(wires)}"
+                speaks = f"it speaks {', '.join(wires)}" if wires else "it has no language model: remove this"
+                yield (*path, "protocol"), f"{row.kind} does not speak it; {speaks}"
             if definition.settings is None:
                 for name in row.settings:
                     yield (*path, "settings", name), f"{row.kind} has no settings; remove it"

@@ -1,7 +1,8 @@
 """What crosses between the gateway's edge and its control plane, as plain values.
 
 1. `Gateway.decide(request)` answers with a `Plan` or a `Refusal`; `Gateway.next(failure)` with another
-   `AttemptSpec` or a `Refusal`; `Gateway.settle(settlement)` with nothing. Each runs once per request or
+   `AttemptSpec` or a `Refusal`; `Gateway.read(gathered)` with an `Answer` or a `Refusal`;
+   `Gateway.settle(settlement)` with nothing. Each runs once per request or
    once per failed attempt, never per chunk.
 2. Values are frozen. A secret stands only in `AttemptSpec.headers`, whose repr is withheld.
 3. `Failure` and `Settlement` show what the native handles of the same shape carry; policy code reads
@@ -28,6 +29,7 @@ __all__ = [
     "Deadlines",
     "Deferred",
     "Failure",
+    "Gathered",
     "Headers",
     "Plan",
     "Policy",
@@ -47,8 +49,9 @@ Deferred: TypeAlias = T | Coroutine[Any, Any, T]
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 ClientProtocol = Literal["openai_chat", "openai_responses", "anthropic_messages"]
-Relay = Literal["verbatim", "normalised", "opaque"]
-"""`opaque`: the bytes pass and nobody reads them, as the answer is no model's (a token count)."""
+Relay = Literal["verbatim", "normalised", "opaque", "gathered"]
+"""`opaque`: the bytes pass and nobody reads them, as the answer is no model's (a token count, a stream of pictures).
+`gathered`: the whole answer comes to `Policy.read`, which says what the client gets."""
 
 
 class Removed:
@@ -104,7 +107,7 @@ class Request(Protocol):
 
     @property
     def operation(self) -> str:
-        """`generate`, `count_tokens` or `models`."""
+        """What the path stands for: `generate`, `models`, `embeddings`, ... (`codes.Operation`)."""
 
     @property
     def model(self) -> str | None:
@@ -304,6 +307,9 @@ class Answer:
     content_type: str = "application/json"
     headers: Headers = ()
     """Beside the content type."""
+    input_tokens: int | None = None
+    """What a gathered answer told of its cost; goes into the settlement."""
+    output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +326,17 @@ class Failure:
     bytes_sent: int = 0
     bytes_received: int = 0
     reused_socket: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """A provider's whole answer to a plan whose relay is `gathered`. Its status is a good one."""
+
+    token: int
+    status: int
+    body: bytes = field(repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
+    """The response headers that rule R18 lets pass. The client gets them beside the answer's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,13 +377,18 @@ class Settlement:
 
 
 class Policy(Protocol):
-    """What the edge asks: once when a request is whole, once per failed attempt, once at the end."""
+    """What the edge asks: once when a request is whole, once per failed attempt, once of a gathered answer, once at the
+    end.
+    """
 
     def decide(self, request: Request) -> Deferred[Plan | Refusal | Answer]:
         """Say what is done with a request. Touches no provider."""
 
     def next(self, failure: Failure) -> Deferred[AttemptSpec | Refusal]:
         """Say what follows a failed attempt."""
+
+    def read(self, gathered: Gathered) -> Deferred[Answer | Refusal]:
+        """Say what the client gets of a gathered answer."""
 
     def settle(self, settlement: Settlement) -> None:
         """Take note of what a plan came to; exactly once for each, also when the client left."""

@@ -45,7 +45,7 @@ def test_where_a_request_goes(base, protocol, url):
 
 @pytest.mark.parametrize("kind", sorted(DEFINITIONS))
 def test_every_kind_prepares_each_of_its_wires_without_a_secret(kind):
-    for capability in DEFINITIONS[kind].capabilities:
+    for capability in DEFINITIONS[kind].speaks("language_model"):
         for client in ("openai_chat", "openai_responses", "anthropic_messages"):
             request = FakeRequest(protocol=client, sent={"authorization": "Bearer sk-client", "cookie": "c=sk-client"})
             made = capability.prepare(runtime(kind, capability.protocol), request)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
+from headrace.providers import _embeddings, _images
 from headrace.providers._wires import language_model
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ DEFINITION = ProviderDefinition(
     capabilities=(
         Capability("language_model", "openai_responses", prepare),
         Capability("language_model", "openai_chat", prepare),
+        _embeddings.OPENAI,
+        _images.OPENAI,
     ),
     settings=Settings,
     environment="OPENAI_API_KEY",

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
+from headrace.providers import _embeddings, _images, _rerank
 from headrace.providers._wires import NEVER_SET, TOKEN, language_model
 
 if TYPE_CHECKING:
     from headrace.requests import PreparedRequest, Request, RuntimeMap
 
-__all__ = ["CAPABILITIES", "DEFINITION", "DIALECT_FLAGS", "Settings", "prepare"]
+__all__ = ["CAPABILITIES", "DEFINITION", "DIALECT_FLAGS", "MORE", "Settings", "prepare"]
 
 #: The names that the codec's translation knows (`request/flags.rs`), by test.
 DIALECT_FLAGS: Final = (
@@ -99,6 +100,9 @@ CAPABILITIES = (
     Capability("language_model", "anthropic_messages", prepare, forced_only=True),
 )
 
+#: Which of these a server has, only its own answers tell.
+MORE = (_embeddings.OPENAI_PLAIN, _rerank.JINA, _images.OPENAI)
+
 DEFINITION = ProviderDefinition(
-    kind="openai_compatible", label="OpenAI-compatible server", capabilities=CAPABILITIES, settings=Settings
+    kind="openai_compatible", label="OpenAI-compatible server", capabilities=(*CAPABILITIES, *MORE), settings=Settings
 )

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.plugins import ProviderDefinition
-from headrace.providers.openai_compatible import CAPABILITIES, Settings
+from headrace.plugins import Capability, ProviderDefinition
+from headrace.providers import _images
+from headrace.providers.openai_compatible import CAPABILITIES, MORE, Settings
 
 __all__ = ["DEFINITIONS"]
 
@@ -56,6 +57,8 @@ class _Vendor:
     base_url: str
     environment: str
     settings: type = Settings
+    #: What it has beside the language model.
+    more: tuple[Capability, ...] = ()
 
 
 _VENDORS: Final = (
@@ -65,8 +68,8 @@ _VENDORS: Final = (
     _Vendor("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", _NewLimit),
     _Vendor("moonshot", "Moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", _Moonshot),
     _Vendor("perplexity", "Perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
-    _Vendor("together", "Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    _Vendor("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", _NewLimit),
+    _Vendor("together", "Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", more=MORE),
+    _Vendor("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", _NewLimit, (_images.XAI,)),
     _Vendor("zai", "Z.AI", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", _Zai),
 )
 
@@ -76,7 +79,7 @@ DEFINITIONS: Final = tuple(
         label=vendor.label,
         base_url=vendor.base_url,
         environment=vendor.environment,
-        capabilities=CAPABILITIES,
+        capabilities=(*CAPABILITIES, *vendor.more),
         settings=vendor.settings,
     )
     for vendor in _VENDORS

@@ -6,7 +6,7 @@ import logging
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace._bridge import FailureRef, RequestRef, SettlementRef
+from headrace._bridge import FailureRef, GatheredRef, RequestRef, SettlementRef
 from headrace.requests import Refusal
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from headrace._bridge import GatewayRef
-    from headrace.requests import Answer, AttemptSpec, Failure, Plan, Policy, Settlement
+    from headrace.requests import Answer, AttemptSpec, Failure, Gathered, Plan, Policy, Settlement
 
-    Asked = RequestRef | FailureRef
+    Asked = RequestRef | FailureRef | GatheredRef
     Given = Plan | AttemptSpec | Refusal | Answer
 
 __all__ = ["Hands"]
@@ -76,6 +76,8 @@ class Hands:
         try:
             if isinstance(job, RequestRef):
                 return self._policy.decide(job)
+            if isinstance(job, GatheredRef):
+                return self._policy.read(cast("Gathered", job))
             return self._policy.next(cast("Failure", job))
         except Exception:  # noqa: BLE001 - whatever policy raises, its client gets an answer
             _LOG.exception("policy failed on %r", job)

@@ -41,7 +41,7 @@ mod _core {
     #[pymodule_export]
     use crate::gateway::demo::DemoRef;
     #[pymodule_export]
-    use crate::gateway::jobs::{BodyRecipe, FailureRef, RequestRef, SettlementRef};
+    use crate::gateway::jobs::{BodyRecipe, FailureRef, GatheredRef, RequestRef, SettlementRef};
     #[pymodule_export]
     use crate::request::translate_request;
     #[pymodule_export]

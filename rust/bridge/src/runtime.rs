@@ -144,8 +144,9 @@ impl KernelRef {
     ///
     /// - `spec`: an `AttemptSpec` whose body is bytes.
     /// - `turn_id`: of the intents' ids.
-    #[pyo3(signature = (spec, *, turn_id, model = None))]
-    fn blocking(&self, spec: SpecIn, turn_id: &str, model: Option<String>) -> PyResult<BlockingAttemptRef> {
+    /// - `raw`: the answer is no model's: its batches hold the payloads as `bytes`, and at the end perhaps an error.
+    #[pyo3(signature = (spec, *, turn_id, model = None, raw = false))]
+    fn blocking(&self, spec: SpecIn, turn_id: &str, model: Option<String>, raw: bool) -> PyResult<BlockingAttemptRef> {
         self.check_process()?;
         let Driver::Blocking(runtime) = &self.driver else {
             return Err(PyRuntimeError::new_err("this kernel polls its attempts itself"));
@@ -155,19 +156,21 @@ impl KernelRef {
             let _context = runtime.enter();
             self.client.attempt(spec)
         };
-        Ok(BlockingAttemptRef::new(runtime.clone(), attempt, config, self.pid))
+        Ok(BlockingAttemptRef::new(runtime.clone(), attempt, config, raw, self.pid))
     }
 
     /// An attempt that this kernel's thread drives.
     ///
     /// - `own_signal`: whether it has a file descriptor of its own, else it signals the kernel's.
-    #[pyo3(signature = (spec, *, turn_id, model = None, own_signal = false))]
+    /// - `raw`: as for `blocking`.
+    #[pyo3(signature = (spec, *, turn_id, model = None, own_signal = false, raw = false))]
     fn background(
         &self,
         spec: SpecIn,
         turn_id: &str,
         model: Option<String>,
         own_signal: bool,
+        raw: bool,
     ) -> PyResult<BackgroundAttemptRef> {
         self.check_process()?;
         let Driver::Background { handle, .. } = &self.driver else {
@@ -176,7 +179,7 @@ impl KernelRef {
         let (config, spec) = parts(spec, turn_id, model)?;
         let signal = if own_signal { Signal::new()? } else { self.signal.clone() };
         let id = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(BackgroundAttemptRef::start(handle, self.client.clone(), spec, config, signal, id))
+        Ok(BackgroundAttemptRef::start(handle, self.client.clone(), spec, config, signal, id, raw))
     }
 
     /// The descriptor that becomes readable when an attempt without its own has something.

@@ -215,8 +215,9 @@ impl Connection {
                 Err(BodyTrouble::Gone) => return Next::Drop,
                 Err(BodyTrouble::Refused(problem)) => return self.refuse(&refuse(problem, false)).await,
             };
-            match inspect(&bytes, head.protocol) {
-                Ok(facts) => (facts, bytes),
+            let facts = head.operation.is_model_request().then(|| inspect(&bytes, head.protocol)).transpose();
+            match facts {
+                Ok(facts) => (facts.unwrap_or_default(), bytes),
                 Err(error) => {
                     let reply = headrace_codec::encode::refusal(
                         format,

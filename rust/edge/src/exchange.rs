@@ -15,7 +15,8 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use headrace_codec::encode::{Reply, error_reply, refusal};
-use headrace_codec::error::GatewayStatus;
+use headrace_codec::error::{ErrorKind, GatewayStatus};
+use headrace_codec::event::ErrorPhase;
 use headrace_codec::request::RequestError;
 use tokio::time::{Instant, sleep};
 
@@ -24,7 +25,7 @@ use crate::client::{Alarm, ClientSocket, Gone};
 use crate::connection::Next;
 use crate::listener::Worker;
 use crate::outcome::{Failed, Outcome};
-use crate::policy::{Answer, Decision, Failure, Plan, Policy, Refusal, Relay as Mode};
+use crate::policy::{Answer, Decision, Failure, Gathered, OwnedError, Plan, Policy, Refusal, Relay as Mode};
 use crate::relay::Relay;
 use crate::request::{ClientRequest, Operation};
 use crate::settle::Ledger;
@@ -123,6 +124,9 @@ impl Exchange<'_> {
             let failed = match outcome {
                 Outcome::Told => return Next::Keep,
                 Outcome::Broken | Outcome::Gone => return Next::Drop,
+                Outcome::Gathered(status, headers, body) => {
+                    return self.read(Gathered { token, status, headers, body }, ledger).await;
+                }
                 Outcome::Failed(failed) => failed,
             };
             let failure = Failure {
@@ -152,6 +156,40 @@ impl Exchange<'_> {
                 }
             }
         }
+    }
+
+    /// The policy makes the client's answer of the provider's.
+    async fn read(&mut self, gathered: Gathered, ledger: &mut Ledger) -> Next {
+        let passed = gathered.headers.clone();
+        let decision = self.ask(|policy, reply| policy.read(gathered, reply)).await;
+        if let Ok(Decision::Answer(mut answer)) = decision {
+            ledger.first_byte(answer.status);
+            ledger.account.usage = answer.usage;
+            let known = |name: &str| answer.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+            let more: Vec<_> = passed.into_iter().filter(|(n, _)| !known(n)).collect();
+            answer.headers.extend(more);
+            return self.answer(&answer);
+        }
+        let refused = match decision {
+            Err(Gone) => {
+                ledger.gone();
+                return Next::Drop;
+            }
+            Ok(Decision::Refusal(refused)) => Some(refused),
+            Ok(_) => None,
+        };
+        ledger.failed(OwnedError::new(
+            ErrorKind::Unknown,
+            ErrorPhase::BeforeCommit,
+            "the provider's answer could not be read",
+        ));
+        let reply = match &refused {
+            Some(refused) => self.refusal(refused),
+            None => refusal(self.request.protocol, 500, "internal_error", "the gateway failed to read an answer", None),
+        };
+        ledger.account.status = reply.status;
+        self.stage(&reply, &[]);
+        Next::Keep
     }
 
     /// The client's body cannot be made into the provider's.
@@ -219,7 +257,9 @@ impl Exchange<'_> {
     fn answer(&mut self, answer: &Answer) -> Next {
         let own = answer.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
         let id = (answer::id_header(self.request.protocol), self.request.id.as_bytes());
-        let headers = own.chain([("content-type", answer.content_type.as_bytes()), id]);
+        // The provider's own id of its answer comes first, as it does in a relay.
+        let named = answer.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(id.0));
+        let headers = own.chain([("content-type", answer.content_type.as_bytes())]).chain((!named).then_some(id));
         answer::stage(self.client, self.manner, answer.status, headers, &answer.body);
         Next::Keep
     }

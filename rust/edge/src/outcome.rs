@@ -10,6 +10,8 @@ pub(crate) enum Outcome {
     /// The connection to the client is broken off: it has less than a whole answer.
     Broken,
     Gone,
+    /// The whole body of a good answer, of which the client has nothing yet: status, headers that pass, body.
+    Gathered(u16, Vec<(String, String)>, Vec<u8>),
     /// Nothing has reached the client.
     Failed(Box<Failed>),
 }

@@ -27,6 +27,10 @@ pub trait Policy: Send + Sync + 'static {
     /// An attempt failed before anything reached the client. The answer is another attempt or a refusal.
     fn next(&self, failure: Failure, reply: Reply);
 
+    /// The whole of a provider's good answer came, to a plan whose answer the policy reads. The answer is an answer or
+    /// a refusal.
+    fn read(&self, gathered: Gathered, reply: Reply);
+
     /// Questions were asked: wakes whoever answers. Called once for all that one turn of the thread asked, soon after,
     /// so that a busy thread wakes it once for many. Nothing to do where `decide` and `next` answer themselves.
     fn flush(&self) {}
@@ -67,6 +71,8 @@ pub enum Relay {
     Normalised,
     /// The bytes unchanged, and nobody reads them: the answer is no model's (a token count).
     Opaque,
+    /// Nothing by itself: the whole body goes to the policy, which says what the client gets.
+    Gathered,
 }
 
 /// Text that is never printed.
@@ -146,6 +152,18 @@ pub struct Answer {
     pub status: u16,
     pub content_type: String,
     /// Beside the content type.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// What a gathered answer told of its cost.
+    pub usage: Counts,
+}
+
+/// A provider's whole answer, its status a good one.
+#[derive(Clone, Debug)]
+pub struct Gathered {
+    pub token: u64,
+    pub status: u16,
+    /// The response headers that rule R18 lets pass.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }

@@ -177,6 +177,8 @@ pub(crate) enum Kind {
     Events(Box<Encoder>),
     /// A body that no decoder knows, unchanged.
     Opaque,
+    /// A body that no decoder knows, collected.
+    Gathered,
     /// An error's body: nothing of it goes on by itself.
     Failure,
 }
@@ -219,7 +221,7 @@ impl Reading {
         match &self.kind {
             Kind::Frames(frames) => !frames.passing,
             Kind::Events(_) => true,
-            Kind::Body | Kind::Opaque | Kind::Failure => false,
+            Kind::Body | Kind::Opaque | Kind::Gathered | Kind::Failure => false,
         }
     }
 
@@ -234,7 +236,7 @@ impl Reading {
     /// Takes a read. `scratch` is empty and is lent.
     pub(crate) fn feed(&mut self, bytes: &[u8], scratch: &mut Vec<u8>, emit: &mut Emit<'_>) {
         self.bytes += bytes.len() as u64;
-        if matches!(self.kind, Kind::Opaque) {
+        if matches!(self.kind, Kind::Opaque | Kind::Gathered) {
             return emit(&[bytes], false);
         }
         self.decoder.feed(bytes, &mut Ear { tally: &mut self.tally, kind: &mut self.kind, out: scratch });
@@ -253,7 +255,7 @@ impl Reading {
                 };
                 frames.release(bytes, now, emit);
             }
-            Kind::Body | Kind::Opaque => emit(&[bytes], false),
+            Kind::Body | Kind::Opaque | Kind::Gathered => emit(&[bytes], false),
             Kind::Events(encoder) => {
                 if last {
                     encoder.finish(scratch);
@@ -269,7 +271,7 @@ impl Reading {
     /// The body ended, in whatever way. With an error that the stream did not tell itself nothing more is emitted by a
     /// verbatim relay.
     pub(crate) fn finish(&mut self, end: End, scratch: &mut Vec<u8>, emit: &mut Emit<'_>) {
-        if matches!(self.kind, Kind::Opaque) && end == End::Eof {
+        if matches!(self.kind, Kind::Opaque | Kind::Gathered) && end == End::Eof {
             self.tally.finish = Some(FinishReason::Stop);
             return emit(&[], true);
         }
@@ -284,7 +286,7 @@ impl Reading {
                 encoder.finish(scratch);
                 emit(&[scratch], true);
             }
-            Kind::Frames(_) | Kind::Body | Kind::Opaque | Kind::Failure => {}
+            Kind::Frames(_) | Kind::Body | Kind::Opaque | Kind::Gathered | Kind::Failure => {}
         }
     }
 

@@ -28,7 +28,7 @@ use crate::outcome::{Failed, Outcome};
 use crate::policy::OwnedError;
 use crate::reading::{Kind, Reading};
 use crate::settle::Ledger;
-use crate::terms::{JSON, Terms};
+use crate::terms::{JSON, Terms, is_event_stream};
 use crate::upstream;
 
 pub(crate) struct Relay<'a> {
@@ -275,6 +275,8 @@ impl Run<'_> {
         } else if !answer.committed {
             if answer.reading.tally.error.is_some() || matches!(answer.reading.kind, Kind::Failure) {
                 self.fail(failure);
+            } else if matches!(answer.reading.kind, Kind::Gathered) {
+                self.over = Some(Outcome::Gathered(answer.status, answer.passed.clone(), take(&mut answer.before)));
             } else {
                 self.commit(true);
             }
@@ -407,7 +409,7 @@ impl Run<'_> {
         match outcome {
             Outcome::Failed(failed) => ledger.failed(failed.error.clone()),
             Outcome::Gone => ledger.gone(),
-            Outcome::Told | Outcome::Broken => {}
+            Outcome::Told | Outcome::Broken | Outcome::Gathered(..) => {}
         }
         self.closed = true;
     }
@@ -425,8 +427,12 @@ impl Drop for Run<'_> {
 impl Answer {
     /// Whether the commit boundary is reached.
     fn wants_commit(&self) -> bool {
-        if self.committed || matches!(self.reading.kind, Kind::Failure) {
+        if self.committed || matches!(self.reading.kind, Kind::Failure | Kind::Gathered) {
             return false;
+        }
+        if matches!(self.reading.kind, Kind::Opaque) && is_event_stream(self.content_type.as_deref()) {
+            // Its pieces are worth having as they come; what they mean is the client's to know.
+            return true;
         }
         if self.streams {
             self.reading.tally.content > 0 || self.before.len() + self.reading.held() > limits::HELD

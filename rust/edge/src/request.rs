@@ -21,6 +21,37 @@ pub enum Operation {
     Generate,
     CountTokens,
     Models,
+    /// What a provider can do beside its models. Their bodies are the policy's to read, whole.
+    Embeddings,
+    Rerank,
+    Images,
+    /// JSON or a form: the one body here that may be no JSON.
+    ImageEdits,
+    WebSearch,
+    WebFetch,
+}
+
+impl Operation {
+    /// As the policy knows it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Generate => "generate",
+            Operation::CountTokens => "count_tokens",
+            Operation::Models => "models",
+            Operation::Embeddings => "embeddings",
+            Operation::Rerank => "rerank",
+            Operation::Images => "images",
+            Operation::ImageEdits => "image_edits",
+            Operation::WebSearch => "web_search",
+            Operation::WebFetch => "web_fetch",
+        }
+    }
+
+    /// Whether the body is a model's request, which the codec reads.
+    pub(crate) fn is_model_request(self) -> bool {
+        matches!(self, Operation::Generate | Operation::CountTokens)
+    }
 }
 
 /// Where a request goes.
@@ -122,12 +153,19 @@ fn format_of_path(path: &str) -> Option<Protocol> {
 /// Where the request goes, or why it goes nowhere.
 pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Problem> {
     use Operation::{CountTokens, Generate, Models};
+    let other = |operation| (Route::Policy(operation, Protocol::OpenaiChat), POST);
     let (route, allow) = match head.path {
         "/v1/chat/completions" => (Route::Policy(Generate, Protocol::OpenaiChat), POST),
         "/v1/responses" => (Route::Policy(Generate, Protocol::OpenaiResponses), POST),
         "/v1/messages" => (Route::Policy(Generate, Protocol::AnthropicMessages), POST),
         "/v1/messages/count_tokens" => (Route::Policy(CountTokens, Protocol::AnthropicMessages), POST),
         "/v1/models" => (Route::Policy(Models, format_of(head)), GET),
+        "/v1/embeddings" => other(Operation::Embeddings),
+        "/v1/rerank" => other(Operation::Rerank),
+        "/v1/images/generations" => other(Operation::Images),
+        "/v1/images/edits" => other(Operation::ImageEdits),
+        "/v1/web_search" => other(Operation::WebSearch),
+        "/v1/web_fetch" => other(Operation::WebFetch),
         "/healthz" => (Route::Health, GET),
         "/readyz" => (Route::Ready, GET),
         "/api/hello" => (Route::Hello, GET),
@@ -142,7 +180,8 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         let message = format!("this path takes {allow}");
         return Err(Problem { allow: Some(allow), ..Problem::new(405, "method_not_allowed", message) });
     }
-    if allow == POST && !is_json(head.headers.text("content-type")) {
+    let form = matches!(route, Route::Policy(Operation::ImageEdits, _)) && is_form(head.headers.text("content-type"));
+    if allow == POST && !form && !is_json(head.headers.text("content-type")) {
         return Err(Problem::new(415, "unsupported_media_type", "the content-type must be application/json"));
     }
     if allow == POST && head.headers.first("content-encoding").is_some_and(|v| !v.eq_ignore_ascii_case(b"identity")) {
@@ -152,9 +191,16 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
 }
 
 fn is_json(content_type: Option<&str>) -> bool {
-    content_type
-        .and_then(|v| v.split(';').next())
-        .is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+    is_media(content_type, "application/json")
+}
+
+/// A page can send one across origins; the check of `Origin` comes before.
+fn is_form(content_type: Option<&str>) -> bool {
+    is_media(content_type, "multipart/form-data")
+}
+
+fn is_media(content_type: Option<&str>, name: &str) -> bool {
+    content_type.and_then(|v| v.split(';').next()).is_some_and(|media| media.trim().eq_ignore_ascii_case(name))
 }
 
 /// How a provider's body is made of the client's: the same bytes with named keys edited where the
@@ -293,6 +339,13 @@ mod tests {
             ("POST /v1/models", json, 405),
             ("HEAD /api/hello", "\r\n", 200),
             ("GET /v1/models?limit=1000", "\r\n", 200),
+            ("POST /v1/embeddings", json, 200),
+            ("POST /v1/rerank", json, 200),
+            ("POST /v1/web_search", json, 200),
+            ("GET /v1/web_fetch", "\r\n", 405),
+            ("POST /v1/images/edits", json, 200),
+            ("POST /v1/images/edits", "content-type: Multipart/form-data; boundary=x\r\n\r\n", 200),
+            ("POST /v1/images/generations", "content-type: multipart/form-data; boundary=x\r\n\r\n", 415),
             ("GET /v1/nothing", "\r\n", 404),
             ("GET /V1/models", "\r\n", 404),
         ] {

@@ -43,6 +43,7 @@ impl Terms<'_> {
         let as_asked = !said.eq_ignore_ascii_case(if self.stream { JSON } else { EVENT_STREAM });
         match self.relay {
             Relay::Opaque => Kind::Opaque,
+            Relay::Gathered => Kind::Gathered,
             Relay::Verbatim if as_asked && self.stream => {
                 Kind::frames(self.spec.usage_asked && !self.request.facts.include_usage)
             }
@@ -111,6 +112,10 @@ impl Terms<'_> {
         }
         error_end(config, tally.frames, &error.as_event())
     }
+}
+
+pub(crate) fn is_event_stream(content_type: Option<&str>) -> bool {
+    content_type.is_some_and(|said| media_type(said).eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 /// A content type without its parameters.

@@ -73,10 +73,11 @@ impl BackgroundAttemptRef {
         config: DecoderConfig,
         signal: Arc<Signal>,
         id: u64,
+        raw: bool,
     ) -> Self {
         let shared = Arc::new(Shared { inbox: Mutex::default(), credit: Notify::new(), signal, id });
         let task = handle.spawn(drive(client, spec, shared.clone())).abort_handle();
-        BackgroundAttemptRef { shared, reading: Mutex::new(Reading::new(config)), task }
+        BackgroundAttemptRef { shared, reading: Mutex::new(Reading::new(config, raw)), task }
     }
 
     fn reading(&self) -> MutexGuard<'_, Reading> {

@@ -39,8 +39,8 @@ pub struct BlockingAttemptRef {
 }
 
 impl BlockingAttemptRef {
-    pub fn new(runtime: Arc<Runtime>, attempt: Attempt, config: DecoderConfig, pid: u32) -> Self {
-        let state = State { attempt: Some(attempt), reading: Reading::new(config), facts: Facts::default() };
+    pub fn new(runtime: Arc<Runtime>, attempt: Attempt, config: DecoderConfig, raw: bool, pid: u32) -> Self {
+        let state = State { attempt: Some(attempt), reading: Reading::new(config, raw), facts: Facts::default() };
         BlockingAttemptRef { runtime, state: Mutex::new(state), pid }
     }
 

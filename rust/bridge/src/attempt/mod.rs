@@ -5,6 +5,7 @@
 
 pub mod background;
 pub mod blocking;
+mod payloads;
 
 use std::cell::RefCell;
 
@@ -15,6 +16,7 @@ use headrace_kernel::{Attempt, Cause, Failure, Head, Scratch};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use self::payloads::Payloads;
 use crate::events::ListSink;
 
 thread_local! {
@@ -30,6 +32,9 @@ pub struct Reading {
     /// Until the head is there.
     config: Option<DecoderConfig>,
     decoder: Option<Decoder>,
+    /// The answer is no model's: a good one is given as it is, and the decoder only says how it failed.
+    raw: bool,
+    payloads: Option<Payloads>,
     scratch: String,
     provider: Option<String>,
     model: Option<String>,
@@ -62,12 +67,14 @@ impl Sink for Counting<'_, '_, '_> {
 }
 
 impl Reading {
-    fn new(config: DecoderConfig) -> Self {
+    fn new(config: DecoderConfig, raw: bool) -> Self {
         Reading {
             provider: config.provider.clone(),
             model: config.model.clone(),
             config: Some(config),
             decoder: None,
+            raw,
+            payloads: None,
             scratch: String::new(),
             status: 0,
             passed: Vec::new(),
@@ -79,6 +86,9 @@ impl Reading {
     fn head(&mut self, head: Head) {
         self.status = head.status;
         self.passed = head.passed().into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        if self.raw && (200..300).contains(&head.status) {
+            self.payloads = Some(Payloads::new(head.header("content-type")));
+        }
         if let Some(mut config) = self.config.take() {
             config.status = head.status;
             config.headers = head.headers;
@@ -88,6 +98,13 @@ impl Reading {
 
     fn feed(&mut self, list: &Bound<'_, PyList>, bytes: &[u8]) -> PyResult<()> {
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
+        if let Some(payloads) = &mut self.payloads {
+            if !payloads.feed(list, bytes)? {
+                // Nothing that is longer has an end that anybody waits for.
+                return self.finish_with(list, End::Reset);
+            }
+            return Ok(());
+        }
         let sink = ListSink { list, scratch: &mut self.scratch, failure: None };
         let mut sink = Counting { counts: &mut self.counts, sink };
         decoder.feed(bytes, &mut sink);
@@ -98,16 +115,20 @@ impl Reading {
     /// The body is over, well or by a failure: the terminal event comes now, if it has not.
     fn finish(&mut self, list: &Bound<'_, PyList>, failure: Option<&Failure>) -> PyResult<()> {
         self.over = true;
-        let sink = ListSink { list, scratch: &mut self.scratch, failure: None };
-        let mut sink = Counting { counts: &mut self.counts, sink };
-        if let Some(decoder) = &mut self.decoder {
+        if let (Some(payloads), None) = (&mut self.payloads, failure) {
+            return payloads.finish(list);
+        }
+        if self.decoder.is_some() {
             let end = match failure.map(|f| &f.cause) {
                 None => End::Eof,
                 Some(Cause::Deadline(_)) => End::Timeout,
                 Some(_) => End::Reset,
             };
-            decoder.finish(end, &mut sink);
-        } else if let Some(failure) = failure {
+            return self.finish_with(list, end);
+        }
+        let sink = ListSink { list, scratch: &mut self.scratch, failure: None };
+        let mut sink = Counting { counts: &mut self.counts, sink };
+        if let Some(failure) = failure {
             let message = failure.to_string();
             let error = ProviderError {
                 kind: failure.kind,
@@ -123,6 +144,16 @@ impl Reading {
                 phase: failure.phase,
             };
             sink.event(At::default(), &Event::Error(error));
+        }
+        sink.sink.failure.map_or(Ok(()), Err)
+    }
+
+    fn finish_with(&mut self, list: &Bound<'_, PyList>, end: End) -> PyResult<()> {
+        self.over = true;
+        let sink = ListSink { list, scratch: &mut self.scratch, failure: None };
+        let mut sink = Counting { counts: &mut self.counts, sink };
+        if let Some(decoder) = &mut self.decoder {
+            decoder.finish(end, &mut sink);
         }
         sink.sink.failure.map_or(Ok(()), Err)
     }

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use headrace_edge::policy::{Answer, AttemptSpec, BodySource, Deadlines, Decision, Plan, Refusal, Relay, Secret};
+use headrace_edge::policy::{
+    Answer, AttemptSpec, BodySource, Counts, Deadlines, Decision, Plan, Refusal, Relay, Secret,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -36,7 +38,8 @@ fn plan(value: &Bound<'_, PyAny>) -> PyResult<Plan> {
             "verbatim" => Relay::Verbatim,
             "normalised" => Relay::Normalised,
             "opaque" => Relay::Opaque,
-            _ => return Err(PyValueError::new_err("relay must be verbatim, normalised or opaque")),
+            "gathered" => Relay::Gathered,
+            _ => return Err(PyValueError::new_err("relay must be verbatim, normalised, opaque or gathered")),
         },
     })
 }
@@ -121,5 +124,10 @@ fn whole(value: &Bound<'_, PyAny>) -> PyResult<Answer> {
         content_type: value.getattr(intern!(py, "content_type"))?.extract()?,
         headers,
         body: value.getattr(intern!(py, "body"))?.cast::<PyBytes>()?.as_bytes().to_vec(),
+        usage: Counts {
+            input_tokens: value.getattr(intern!(py, "input_tokens"))?.extract()?,
+            output_tokens: value.getattr(intern!(py, "output_tokens"))?.extract()?,
+            ..Counts::default()
+        },
     })
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use headrace_codec::Protocol;
 use headrace_codec::event::{At, Event};
 use headrace_codec::request::TargetFlags;
-use headrace_edge::policy::{Failure, OwnedError, Settlement};
+use headrace_edge::policy::{Failure, Gathered, OwnedError, Settlement};
 use headrace_edge::request::Recipe;
-use headrace_edge::{ClientRequest, Operation, Reply};
+use headrace_edge::{ClientRequest, Reply};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
@@ -66,11 +66,7 @@ impl RequestRef {
 
     #[getter]
     fn operation(&self) -> &'static str {
-        match self.request.operation {
-            Operation::Generate => "generate",
-            Operation::CountTokens => "count_tokens",
-            Operation::Models => "models",
-        }
+        self.request.operation.name()
     }
 
     #[getter]
@@ -277,6 +273,56 @@ impl FailureRef {
 
     fn __repr__(&self) -> String {
         format!("FailureRef({}, #{}, {})", self.failure.token, self.failure.attempt, self.failure.error.kind.code())
+    }
+}
+
+/// A provider's whole answer, to be read. See `headrace.requests.Gathered`.
+#[pyclass(frozen, module = "headrace._core")]
+pub struct GatheredRef {
+    gathered: Gathered,
+    reply: Mutex<Option<Reply>>,
+}
+
+impl GatheredRef {
+    pub fn new(gathered: Gathered, reply: Reply) -> Self {
+        Self { gathered, reply: Mutex::new(Some(reply)) }
+    }
+
+    pub fn take_reply(&self) -> Option<Reply> {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[pymethods]
+impl GatheredRef {
+    #[getter]
+    fn token(&self) -> u64 {
+        self.gathered.token
+    }
+
+    #[getter]
+    fn status(&self) -> u16 {
+        self.gathered.status
+    }
+
+    #[getter]
+    fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.gathered.headers)
+    }
+
+    /// A copy of the body.
+    #[getter]
+    fn body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.gathered.body)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "GatheredRef({}, status={}, {} bytes)",
+            self.gathered.token,
+            self.gathered.status,
+            self.gathered.body.len()
+        )
     }
 }
 

@@ -24,7 +24,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use self::config::GatewayConfig;
-use self::jobs::{FailureRef, RequestRef, SettlementRef};
+use self::jobs::{FailureRef, GatheredRef, RequestRef, SettlementRef};
 use self::queue::{Job, Queue};
 
 /// A running gateway listener.
@@ -64,13 +64,15 @@ impl GatewayRef {
         self.queue.timer.as_raw_fd()
     }
 
-    /// All jobs that wait: a `RequestRef` to decide on, a `FailureRef` to follow up, a `SettlementRef` to note.
+    /// All jobs that wait: a `RequestRef` to decide on, a `FailureRef` to follow up, a `GatheredRef` to
+    /// read, a `SettlementRef` to note.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for job in self.queue.take() {
             match job {
                 Job::Decide(request, reply) => list.append(RequestRef::new(request, reply))?,
                 Job::Next(failure, reply) => list.append(FailureRef::new(*failure, reply))?,
+                Job::Read(gathered, reply) => list.append(GatheredRef::new(*gathered, reply))?,
                 Job::Settle(settlement) => list.append(SettlementRef::new(*settlement))?,
             }
         }
@@ -102,8 +104,9 @@ impl GatewayRef {
         self.queue.set_ready(ready);
     }
 
-    /// How often Python was handed something, and how much: `takes`, `rings`, `decides`, `nexts`, `settles`.
-    fn counters(&self) -> [(&'static str, u64); 5] {
+    /// How often Python was handed something, and how much: `takes`, `rings`, `decides`, `nexts`, `reads`,
+    /// `settles`.
+    fn counters(&self) -> [(&'static str, u64); 6] {
         self.queue.counters()
     }
 
@@ -132,6 +135,8 @@ fn read_pair(pair: &Bound<'_, PyAny>) -> PyResult<Given> {
     let (job, answer): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
     let reply = if let Ok(request) = job.cast::<RequestRef>() {
         request.get().take_reply()
+    } else if let Ok(gathered) = job.cast::<GatheredRef>() {
+        gathered.get().take_reply()
     } else {
         job.cast::<FailureRef>()?.get().take_reply()
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use headrace_edge::policy::{Failure, Settlement};
+use headrace_edge::policy::{Failure, Gathered, Settlement};
 use headrace_edge::{ClientRequest, Policy, Reply};
 use pyo3::PyResult;
 use rustix::event::{EventfdFlags, eventfd};
@@ -21,6 +21,7 @@ use super::os_error;
 pub enum Job {
     Decide(Arc<ClientRequest>, Reply),
     Next(Box<Failure>, Reply),
+    Read(Box<Gathered>, Reply),
     Settle(Box<Settlement>),
 }
 
@@ -44,6 +45,7 @@ pub struct Queue {
     rings: AtomicU64,
     decides: AtomicU64,
     nexts: AtomicU64,
+    reads: AtomicU64,
     settles: AtomicU64,
 }
 
@@ -61,6 +63,7 @@ impl Queue {
             rings: AtomicU64::new(0),
             decides: AtomicU64::new(0),
             nexts: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
             settles: AtomicU64::new(0),
         })
     }
@@ -85,12 +88,13 @@ impl Queue {
         self.ready.store(ready, Relaxed);
     }
 
-    pub fn counters(&self) -> [(&'static str, u64); 5] {
+    pub fn counters(&self) -> [(&'static str, u64); 6] {
         [
             ("takes", self.takes.load(Relaxed)),
             ("rings", self.rings.load(Relaxed)),
             ("decides", self.decides.load(Relaxed)),
             ("nexts", self.nexts.load(Relaxed)),
+            ("reads", self.reads.load(Relaxed)),
             ("settles", self.settles.load(Relaxed)),
         ]
     }
@@ -117,6 +121,11 @@ impl Policy for Queue {
     fn next(&self, failure: Failure, reply: Reply) {
         self.nexts.fetch_add(1, Relaxed);
         self.push(Job::Next(Box::new(failure), reply), true);
+    }
+
+    fn read(&self, gathered: Gathered, reply: Reply) {
+        self.reads.fetch_add(1, Relaxed);
+        self.push(Job::Read(Box::new(gathered), reply), true);
     }
 
     fn flush(&self) {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use headrace_codec::Protocol;
 use headrace_codec::request::TargetFlags;
-use headrace_edge::policy::{AttemptSpec, BodySource, Deadlines, Decision, Failure, Plan, Refusal, Relay, Settlement};
+use headrace_edge::policy::{
+    AttemptSpec, BodySource, Counts, Deadlines, Decision, Failure, Gathered, Plan, Refusal, Relay, Settlement,
+};
 use headrace_edge::request::Recipe;
 use headrace_edge::{ClientRequest, Edge, EdgeConfig, Policy, Reply};
 use headrace_http1::{BodyDecoder, BodyKind, ResponseHead};
@@ -25,6 +27,7 @@ type Next = Box<dyn Fn(&Failure) -> Decision + Send + Sync>;
 pub struct Noted {
     pub decides: usize,
     pub failures: Vec<Failure>,
+    pub gathered: Vec<Gathered>,
     pub settlements: Vec<Settlement>,
 }
 
@@ -90,6 +93,18 @@ impl Policy for TestPolicy {
         let decision = (self.next)(&failure);
         self.note(|noted| noted.failures.push(failure));
         reply.send(decision);
+    }
+
+    fn read(&self, gathered: Gathered, reply: Reply) {
+        let body = gathered.body.iter().rev().copied().collect();
+        self.note(|noted| noted.gathered.push(gathered));
+        reply.send(Decision::Answer(headrace_edge::policy::Answer {
+            status: 200,
+            content_type: "text/plain".into(),
+            headers: vec![("x-own".into(), "1".into())],
+            body,
+            usage: Counts { input_tokens: Some(3), ..Counts::default() },
+        }));
     }
 
     fn settle(&self, settlement: Settlement) {
