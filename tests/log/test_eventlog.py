@@ -193,6 +193,7 @@ async def test_verify_names_the_first_row_that_was_tampered_with(store_url):
         store = log.store
         where = "WHERE run_id = 'r1' AND seq"
         columns = "id, at_ms, epoch, type, version, idem, salt, digest, chain, payload"
+        origin = f"FROM log_events {where} = 4"
         again = columns.replace("idem", "'again'")
         acts = {
             5: [f"UPDATE log_events SET at_ms = at_ms + 1 {where} = 5"],
@@ -203,10 +204,7 @@ async def test_verify_names_the_first_row_that_was_tampered_with(store_url):
                 f"UPDATE log_events SET seq = 8 {where} = -7",
             ],
             9: [f"DELETE FROM log_events {where} >= 9"],
-            15: [
-                f"INSERT INTO log_events (run_id, seq, {columns}) SELECT run_id, 99, {again} "
-                f"FROM log_events {where} = 4",
-            ],
+            15: [f"INSERT INTO log_events (run_id, seq, {columns}) SELECT run_id, 99, {again} {origin}"],
         }
         for seq, statements in acts.items():
             async with store.transaction() as tx:

@@ -335,7 +335,9 @@ class RunLog:
         """Find out what became of an append that was cut off."""
         if not self._unsure:
             return
-        async with self._store.transaction(read_only=True) as tx:
+        async with self._store.transaction() as tx:
+            # A write, which waits for a commit that is still under way.
+            await tx.execute("UPDATE log_runs SET epoch = epoch WHERE run_id = ?", self.run_id)
             rows = await tx.fetch(
                 "SELECT chain FROM log_events WHERE run_id = ? AND seq = ?", self.run_id, self._unsure[-1].seq
             )
