@@ -20,7 +20,16 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 from headrace.credentials import Credential, Mark, Member, Pool, Status
-from headrace.requests import AttemptSpec, Failure, Headers, PreparedRequest, Refusal, Secret
+from headrace.requests import (
+    AttemptSpec,
+    AwsKeys,
+    Failure,
+    Headers,
+    PreparedRequest,
+    Refusal,
+    Secret,
+    SigV4,
+)
 
 __all__ = ["ROWS", "AttemptRecord", "Cause", "CredentialAttempts", "Row", "backoff", "cause_of", "pool_answer"]
 
@@ -146,7 +155,7 @@ class CredentialAttempts:
     `choose` comes first, then `begin` with the request as prepared for that choice; its body serves every attempt,
     and each has its own authorisation. Then `next` for each attempt that failed, and `succeeded` or `interrupted`.
 
-    - `authorize`: writes a secret into headers.
+    - `authorize`: writes a secret into headers, or gives the keys to sign with.
     - `conversation`: what affinity goes by.
     - `started`: when the request was whole; the total deadline counts from then, over all attempts.
     """
@@ -174,7 +183,7 @@ class CredentialAttempts:
         *,
         pool: Pool,
         model: str,
-        authorize: Callable[[Secret], Headers],
+        authorize: Callable[[Secret], Headers | AwsKeys],
         started: float,
         conversation: str | None = None,
         dead_codes: Collection[str] = (),
@@ -280,8 +289,13 @@ class CredentialAttempts:
         if deadlines.total is not None and self._attempt > 1:
             deadlines = replace(deadlines, total=max(deadlines.total - (now + delay - self._started), 0.001))
         headers = prepared.headers
+        signer = None
         if self._credential is not None:
-            headers += self._authorize(self._credential.secret)
+            authorized = self._authorize(self._credential.secret)
+            if isinstance(authorized, AwsKeys):
+                signer = _signer(prepared, authorized)
+            else:
+                headers += authorized
         return AttemptSpec(
             method=prepared.method,
             url=prepared.url,
@@ -296,6 +310,7 @@ class CredentialAttempts:
             attempt=self._attempt,
             delay=delay,
             fresh_connection=fresh,
+            signer=signer,
         )
 
     def _in_time(self, delay: float, now: float) -> bool:
@@ -367,6 +382,19 @@ class CredentialAttempts:
             should_retry=False if cause is Cause.CLIENT or (hint or 0.0) > RETRY_WORTH_S else None,
             error=error,
         )
+
+
+def _signer(prepared: PreparedRequest, keys: AwsKeys) -> SigV4:
+    signing = prepared.signing
+    if signing is None:
+        raise ValueError("a key pair signs nothing here: the request was prepared without a region and a service")
+    return SigV4(
+        region=signing.region,
+        service=signing.service,
+        access_key_id=keys.access_key_id,
+        secret_access_key=keys.secret_access_key,
+        session_token=keys.session_token,
+    )
 
 
 def _mark_for(cause: Cause, kind: str, hint: float | None, failures: int, *, now: float, random: Random) -> Mark:

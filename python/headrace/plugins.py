@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from headrace.requests import Headers, PreparedRequest, RuntimeMap, Secret
+from headrace.requests import AwsKeys, Headers, PreparedRequest, RuntimeMap, Secret
 
 __all__ = ["ENTRY_POINT_GROUP", "KIND", "Capability", "Prepare", "ProviderDefinition", "Read", "Run", "bearer"]
 
@@ -64,7 +64,8 @@ class ProviderDefinition:
     capabilities: tuple[Capability, ...]
     base_url: str | None = None
     """None: the configuration must give one."""
-    authorize: Callable[[Secret], Headers] = bearer
+    authorize: Callable[[Secret], Headers | AwsKeys] = bearer
+    """Headers with the secret in them; or, of a request that was prepared with `signing`, the keys to sign it with."""
     settings: type | None = None
     """A frozen dataclass; its fields are the keys of `[providers.settings]`."""
     environment: str | None = None

@@ -24,6 +24,7 @@ __all__ = [
     "REMOVE",
     "Answer",
     "AttemptSpec",
+    "AwsKeys",
     "BodyRecipe",
     "ClientProtocol",
     "Deadlines",
@@ -41,6 +42,8 @@ __all__ = [
     "RuntimeMap",
     "Secret",
     "Settlement",
+    "SigV4",
+    "Signing",
 ]
 
 T = TypeVar("T")
@@ -221,6 +224,40 @@ class RuntimeMap:
     """The profile, with its binding, by which it was reached."""
 
 
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """What a request's signature is for: the scope of AWS Signature Version 4."""
+
+    region: str
+    service: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """A key pair to sign with, and the session that it belongs to where it is a temporary one."""
+
+    access_key_id: str
+    secret_access_key: Secret
+    session_token: Secret | None = None
+
+    def __repr__(self) -> str:
+        return "AwsKeys(***)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigV4:
+    """How an attempt is signed. The kernel signs the very bytes that it sends, at the time that it sends them."""
+
+    region: str
+    service: str
+    access_key_id: str
+    secret_access_key: Secret
+    session_token: Secret | None = None
+
+    def __repr__(self) -> str:
+        return f"SigV4({self.region}/{self.service})"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PreparedRequest:
     """A request to a provider before it is authorised: no secret is in it."""
@@ -234,6 +271,8 @@ class PreparedRequest:
     deadlines: Deadlines = Deadlines()
     think_tags: bool = False
     usage_asked: bool = False
+    signing: Signing | None = None
+    """Where its credential is a key pair, what the signature is for."""
 
     def with_headers(self, *headers: tuple[str, str]) -> PreparedRequest:
         """Give the same request with these headers, each in the place of one that has its name."""
@@ -266,6 +305,8 @@ class AttemptSpec:
     """Seconds to wait before it begins; a client that leaves meanwhile ends it."""
     fresh_connection: bool = False
     """Not over a pooled connection: the last one had died in the pool."""
+    signer: SigV4 | None = None
+    """Signs the request, beside or instead of the headers' authorisation."""
 
     def __repr__(self) -> str:
         return f"AttemptSpec(#{self.attempt} {self.method} {_site(self.url)}, {self.protocol}, delay={self.delay:g})"

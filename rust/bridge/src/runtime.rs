@@ -9,13 +9,15 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use headrace_codec::Protocol;
 use headrace_codec::pipeline::DecoderConfig;
-use headrace_kernel::{AttemptSpec, Client, ClientConfig, Deadlines, Roots, TlsConfig, Url};
+use headrace_edge::policy::{Secret, Signer};
+use headrace_kernel::{AttemptSpec, Client, ClientConfig, Deadlines, Roots, SigV4, TlsConfig, Url};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use rustix::event::{EventfdFlags, eventfd};
@@ -92,6 +94,52 @@ struct SpecIn {
     deadlines: DeadlinesIn,
     provider: Option<String>,
     think_tags: bool,
+    signer: Option<SignerIn>,
+}
+
+/// `headrace.requests.SigV4`.
+#[derive(FromPyObject)]
+pub struct SignerIn {
+    region: String,
+    service: String,
+    access_key_id: String,
+    secret_access_key: SecretIn,
+    session_token: Option<SecretIn>,
+}
+
+/// The text of a `headrace.requests.Secret`.
+struct SecretIn(String);
+
+impl<'py> FromPyObject<'_, 'py> for SecretIn {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        value.call_method0(intern!(value.py(), "reveal"))?.extract().map(SecretIn)
+    }
+}
+
+impl SignerIn {
+    pub fn edge(self) -> Signer {
+        Signer {
+            region: self.region,
+            service: self.service,
+            access_key_id: Secret(self.access_key_id),
+            secret_access_key: Secret(self.secret_access_key.0),
+            session_token: self.session_token.map(|token| Secret(token.0)),
+        }
+    }
+
+    /// Signed now.
+    fn kernel(self) -> SigV4 {
+        SigV4 {
+            region: self.region,
+            service: self.service,
+            access_key_id: self.access_key_id,
+            secret_access_key: self.secret_access_key.0,
+            session_token: self.session_token.map(|token| token.0),
+            unix_s: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        }
+    }
 }
 
 #[derive(FromPyObject)]
@@ -256,6 +304,7 @@ fn parts(spec: SpecIn, turn_id: &str, model: Option<String>) -> PyResult<(Decode
         headers: spec.headers,
         body: vec![Bytes::copy_from_slice(&spec.body)],
         deadlines: spec.deadlines.read()?,
+        signer: spec.signer.map(|signer| Box::new(signer.kernel())),
     };
     Ok((config, spec))
 }

@@ -85,7 +85,7 @@ impl Exchange<'_> {
 
     async fn attempts(&mut self, plan: Plan, ledger: &mut Ledger) -> Next {
         let Plan { token, mut spec, client_protocol, relay } = plan;
-        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let created = unix_s();
         let made = RefCell::new(Made::default());
         loop {
             if spec.delay > Duration::ZERO && while_there(self.client, sleep(spec.delay)).await.is_err() {
@@ -97,7 +97,7 @@ impl Exchange<'_> {
             }
             ledger.account.losses.clone_from(&made.borrow().losses);
             ledger.account.attempts += 1;
-            let kernel_spec = upstream::kernel_spec(&mut spec, made.borrow().pieces.clone());
+            let kernel_spec = upstream::kernel_spec(&mut spec, made.borrow().pieces.clone(), unix_s());
             let terms = Terms {
                 request: &self.request,
                 spec: &spec,
@@ -281,4 +281,9 @@ async fn while_there<T>(client: &mut ClientSocket, work: impl Future<Output = T>
         client.poll_gone(cx).map(Err)
     })
     .await
+}
+
+/// Seconds since 1970.
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

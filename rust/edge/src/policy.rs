@@ -129,6 +129,18 @@ pub struct AttemptSpec {
     pub delay: Duration,
     /// Not over a pooled connection.
     pub fresh_connection: bool,
+    /// Signs the headers and the body as they are sent.
+    pub signer: Option<Box<Signer>>,
+}
+
+/// Whose signature an attempt carries: AWS Signature Version 4. The time is the edge's own.
+#[derive(Clone, Debug)]
+pub struct Signer {
+    pub region: String,
+    pub service: String,
+    pub access_key_id: Secret,
+    pub secret_access_key: Secret,
+    pub session_token: Option<Secret>,
 }
 
 /// An answer of the gateway's own, told in the client's format.

@@ -15,9 +15,11 @@ use headrace_codec::event::ErrorPhase;
 use headrace_codec::loss::Loss;
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
 use headrace_codec::request::{RequestError, Source, TranslateSpec, Translation, relay, translate};
-use headrace_kernel::{AttemptSpec as KernelSpec, Cause, Deadlines as KernelDeadlines, Failure as KernelFailure, Url};
+use headrace_kernel::{
+    AttemptSpec as KernelSpec, Cause, Deadlines as KernelDeadlines, Failure as KernelFailure, SigV4, Url,
+};
 
-use crate::policy::{AttemptSpec, BodySource, OwnedError};
+use crate::policy::{AttemptSpec, BodySource, OwnedError, Signer};
 use crate::request::{ClientRequest, Recipe};
 
 /// A provider's body, ready to be sent, and the recipe it was made by.
@@ -84,8 +86,13 @@ fn part_of(whole: &Bytes, piece: &[u8]) -> Bytes {
     if whole.as_ptr_range().contains(&piece.as_ptr()) { whole.slice_ref(piece) } else { Bytes::copy_from_slice(piece) }
 }
 
-/// What the kernel is to send. It takes the headers, which nobody else needs.
-pub(crate) fn kernel_spec(spec: &mut AttemptSpec, body: Vec<Bytes>) -> Result<KernelSpec, Box<OwnedError>> {
+/// What the kernel is to send. It takes the headers and the signer, which nobody else needs. `unix_s`: the time that a
+/// signature tells.
+pub(crate) fn kernel_spec(
+    spec: &mut AttemptSpec,
+    body: Vec<Bytes>,
+    unix_s: u64,
+) -> Result<KernelSpec, Box<OwnedError>> {
     let unsendable = |message: &str| Box::new(OwnedError::new(ErrorKind::BadRequest, ErrorPhase::Request, message));
     let url = Url::parse(&spec.url).map_err(|e| unsendable(&e.to_string()))?;
     let headers = take(&mut spec.headers).into_iter().map(|(name, value)| (name, value.0)).collect();
@@ -97,7 +104,18 @@ pub(crate) fn kernel_spec(spec: &mut AttemptSpec, body: Vec<Bytes>) -> Result<Ke
         content: d.content,
         total: d.total,
     };
-    Ok(KernelSpec { method: take(&mut spec.method), url, headers, body, deadlines })
+    let signer = spec.signer.take().map(|signer| {
+        let Signer { region, service, access_key_id, secret_access_key, session_token } = *signer;
+        Box::new(SigV4 {
+            region,
+            service,
+            access_key_id: access_key_id.0,
+            secret_access_key: secret_access_key.0,
+            session_token: session_token.map(|token| token.0),
+            unix_s,
+        })
+    });
+    Ok(KernelSpec { method: take(&mut spec.method), url, headers, body, deadlines, signer })
 }
 
 /// The decoder of an answer to `spec`.

@@ -270,6 +270,9 @@ impl Attempt {
     fn begin_exchange(&mut self, io: Io) -> Result<(), Cause> {
         self.phase = ErrorPhase::Request;
         self.watch.enter(Phase::Head, self.client.clock.now());
+        if let Some(signer) = self.spec.signer.take() {
+            signer.sign(&mut self.spec);
+        }
         match Exchange::new(io, &mut self.spec) {
             Ok(exchange) => {
                 self.trace.start(Step::Send);

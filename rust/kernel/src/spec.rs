@@ -9,6 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use headrace_http1::write;
 
+use crate::sign::SigV4;
+
 /// One attempt, ready to send. Holds no credential id.
 #[derive(Clone)]
 pub struct AttemptSpec {
@@ -19,6 +21,8 @@ pub struct AttemptSpec {
     /// The body's pieces, sent as they are, with one `writev` where the socket takes it.
     pub body: Vec<Bytes>,
     pub deadlines: Deadlines,
+    /// Signs the headers and the body once a connection is there.
+    pub signer: Option<Box<SigV4>>,
 }
 
 impl fmt::Debug for AttemptSpec {
@@ -30,6 +34,7 @@ impl fmt::Debug for AttemptSpec {
             .field("headers", &names)
             .field("body_bytes", &self.body_len())
             .field("deadlines", &self.deadlines)
+            .field("signer", &self.signer)
             .finish_non_exhaustive()
     }
 }
@@ -217,6 +222,7 @@ mod tests {
             headers: vec![("authorization".into(), "Bearer hush".into())],
             body: vec![Bytes::from_static(b"hush")],
             deadlines: Deadlines::default(),
+            signer: None,
         };
         let shown = format!("{spec:?}");
         assert!(shown.contains("authorization") && shown.contains("body_bytes: 4"));

@@ -12,6 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use super::super::runtime::SignerIn;
 use super::jobs::{BodyRecipe, protocol_named};
 
 /// Reads a `Plan`, `AttemptSpec`, `Refusal` or `Answer`.
@@ -62,6 +63,10 @@ fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
         usage_asked: value.getattr(intern!(py, "usage_asked"))?.extract()?,
         delay: seconds(value.getattr(intern!(py, "delay"))?.extract()?)?,
         fresh_connection: value.getattr(intern!(py, "fresh_connection"))?.extract()?,
+        signer: value
+            .getattr(intern!(py, "signer"))?
+            .extract::<Option<SignerIn>>()?
+            .map(|signer| Box::new(signer.edge())),
     })
 }
 

@@ -149,6 +149,7 @@ pub fn spec(url: &str, request: &ClientRequest, protocol: Protocol) -> AttemptSp
         usage_asked: false,
         delay: Duration::ZERO,
         fresh_connection: false,
+        signer: None,
     }
 }
 
