@@ -1,7 +1,7 @@
 """Take known secrets out of whatever goes to the log, to an artifact or to a model.
 
-1. A secret is looked for as it is, percent-encoded, escaped as in JSON, in hexadecimal, and in base64 (both alphabets) at
-   each of the three places that it can have in a group of three bytes; line breaks inside any of these do not hide it.
+1. A secret is looked for as it is, percent-encoded, escaped as in JSON, in hexadecimal, and in base64 (both alphabets)
+   at each of the three places that it can have in a group of three bytes; line breaks inside any of these hide nothing.
 2. What comes out does not depend on how the input was cut: a stream is held back by as much as the longest form needs.
 3. A value shorter than `SHORTEST` is no secret that could be told from ordinary text, and is left alone (`too_short`
    counts them). Of base64, the characters that depend on the neighbours stay.

@@ -1,0 +1,31 @@
+"""Names of files that hold secrets. No tool reads or writes them, whatever a rule says.
+
+A list of names can be too short; it is the second line, behind secrets that are not in the workspace at all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["is_secret"]
+
+NAMES: Final = re.compile(
+    r"\.env|\.env\.[^/]+|\.envrc|\.netrc|_netrc|\.git-credentials|\.npmrc|\.pypirc|\.htpasswd|\.pgpass|\.my\.cnf"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|[^/]+\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg)"
+    r"|credentials(?:\.json|\.toml|\.ya?ml)?|secrets?\.(?:json|toml|ya?ml|env|txt)|service[_-]account[^/]*\.json"
+    r"|\.vault[_-]pass(?:word)?|\.dockercfg|master\.key|shadow|gshadow|sudoers",
+    re.IGNORECASE,
+)
+FOLDERS: Final = re.compile(
+    r"/(?:\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.config/gcloud|\.config/gh|\.config/headrace|\.local/state/headrace"
+    r"|\.password-store)(?:/|$)|^/proc/[^/]+/(?:environ|mem|maps|fd)(?:/|$)",
+    re.IGNORECASE,
+)
+FINE: Final = re.compile(r"\.env\.(?:example|sample|template|dist|defaults?)|[^/]+\.pub", re.IGNORECASE)
+
+
+def is_secret(path: str) -> bool:
+    """Tell whether a path names a file, or lies in a directory, that holds secrets."""
+    name = path.rstrip("/").rpartition("/")[2]
+    return bool((NAMES.fullmatch(name) and not FINE.fullmatch(name)) or FOLDERS.search("/" + path.lstrip("/")))
