@@ -25,7 +25,7 @@ Discover: TypeAlias = Callable[[], Iterable[EntryPoint]]
 BUILT_IN: Final = (
     *(
         EntryPoint(name, f"headrace.providers.{name}:DEFINITION", ENTRY_POINT_GROUP)
-        for name in ("openai", "openai_compatible", "anthropic", "demo")
+        for name in ("openai", "openai_compatible", "anthropic", "demo", "plain_fetch")
     ),
     EntryPoint("vendors", "headrace.providers.vendors:DEFINITIONS", ENTRY_POINT_GROUP),
     EntryPoint("web_vendors", "headrace.providers.web_vendors:DEFINITIONS", ENTRY_POINT_GROUP),

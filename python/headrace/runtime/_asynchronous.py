@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace._bridge import KernelRef
+from headrace.calls import Call
 from headrace.requests import AttemptSpec
-from headrace.runtime._call import Call, ModelResult, Policies, gather
+from headrace.runtime._call import Call as ModelCall
+from headrace.runtime._call import ModelResult, Policies, gather
+from headrace.runtime._call_async import ImageStream, whole
+from headrace.runtime._calling import Calling, images_call
 from headrace.runtime._wakeups import Wakeups, wakeups
 
 if TYPE_CHECKING:
@@ -14,6 +18,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from headrace._bridge import BackgroundAttemptRef
+    from headrace.capabilities import (
+        EmbedRequest,
+        EmbedResult,
+        FetchRequest,
+        FetchResult,
+        ImageRequest,
+        ImageResult,
+        RerankRequest,
+        RerankResult,
+        SearchRequest,
+        SearchResult,
+    )
     from headrace.events import ModelEvent
     from headrace.messages import ModelRequest
     from headrace.runtime._call import Source
@@ -62,7 +78,63 @@ class Runtime:
         """Ask. Nothing is sent before the stream is entered."""
         if self._kernel is None or self._wakeups is None:
             raise RuntimeError("the runtime is not open: use it in `async with`")
-        return Stream(self._kernel, self._wakeups, Call(self._policies, request))
+        return Stream(self._kernel, self._wakeups, ModelCall(self._policies, request))
+
+    async def embed(self, request: EmbedRequest) -> EmbedResult:
+        """Turn texts into vectors.
+
+        Raises `RefusedError` before anything is sent; the class of the error's kind where the provider fails.
+        If cancelled: the connection is closed, and nothing is left.
+        """
+        result: EmbedResult = await self._whole(Call("embeddings", request))
+        return result
+
+    async def rerank(self, request: RerankRequest) -> RerankResult:
+        """Order documents by what they say to a question.
+
+        Raises `RefusedError` before anything is sent; the class of the error's kind where the provider fails.
+        If cancelled: the connection is closed, and nothing is left.
+        """
+        result: RerankResult = await self._whole(Call("rerank", request))
+        return result
+
+    async def search(self, request: SearchRequest) -> SearchResult:
+        """Look for pages.
+
+        Raises `RefusedError` before anything is sent; the class of the error's kind where the provider fails.
+        If cancelled: the connection is closed, and nothing is left.
+        """
+        result: SearchResult = await self._whole(Call("web_search", request))
+        return result
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """Read a page.
+
+        Raises `RefusedError` before anything is sent; the class of the error's kind where the provider fails.
+        If cancelled: the connection is closed, and nothing is left.
+        """
+        result: FetchResult = await self._whole(Call("web_fetch", request))
+        return result
+
+    async def images(self, request: ImageRequest) -> ImageResult:
+        """Make pictures, or edit those of the request.
+
+        Raises as `embed`, and `ContentFilterError` where the provider keeps every picture back.
+        If cancelled: the connection is closed, and nothing is left.
+        """
+        result: ImageResult = await self._whole(images_call(request, streams=False))
+        return result
+
+    def image_stream(self, request: ImageRequest) -> ImageStream:
+        """Make pictures and see them become. Used in an `async with` block; nothing is sent before it is entered."""
+        if self._kernel is None or self._wakeups is None:
+            raise RuntimeError("the runtime is not open: use it in `async with`")
+        return ImageStream(self._kernel, self._wakeups, Calling(self._policies, images_call(request, streams=True)))
+
+    async def _whole(self, call: Call) -> Any:
+        if self._kernel is None or self._wakeups is None:
+            raise RuntimeError("the runtime is not open: use it in `async with`")
+        return await whole(self._kernel, self._wakeups, Calling(self._policies, call))
 
     def __repr__(self) -> str:
         return f"Runtime({'closed' if self._kernel is None else 'open'})"
@@ -71,7 +143,7 @@ class Runtime:
 class Stream:
     """One answer. Iterate it for events, `batches()` for lists of them, `result()` for the whole."""
 
-    def __init__(self, kernel: KernelRef, wakeups: Wakeups, call: Call) -> None:
+    def __init__(self, kernel: KernelRef, wakeups: Wakeups, call: ModelCall) -> None:
         #: Until it is left: an idle connection must not outlive its runtime in a stream that somebody keeps.
         self._kernel: KernelRef | None = kernel
         self._wakeups = wakeups

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace._bridge import KernelRef
+from headrace.calls import Call
 from headrace.requests import AttemptSpec
-from headrace.runtime._call import Call, ModelResult, Policies, gather
+from headrace.runtime._call import Call as ModelCall
+from headrace.runtime._call import ModelResult, Policies, gather
+from headrace.runtime._call_sync import SyncImageStream, whole
+from headrace.runtime._calling import Calling, images_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
     from headrace._bridge import BlockingAttemptRef
+    from headrace.capabilities import (
+        EmbedRequest,
+        EmbedResult,
+        FetchRequest,
+        FetchResult,
+        ImageRequest,
+        ImageResult,
+        RerankRequest,
+        RerankResult,
+        SearchRequest,
+        SearchResult,
+    )
     from headrace.events import ModelEvent
     from headrace.messages import ModelRequest
     from headrace.runtime._call import Source
@@ -55,7 +71,58 @@ class SyncRuntime:
         """Ask. Nothing is sent before the stream is entered."""
         if self._kernel is None:
             raise RuntimeError("the runtime is closed")
-        return SyncStream(self._kernel, Call(self._policies, request))
+        return SyncStream(self._kernel, ModelCall(self._policies, request))
+
+    def embed(self, request: EmbedRequest) -> EmbedResult:
+        """Turn texts into vectors.
+
+        Raises `RefusedError` before anything is sent; the class of the error's kind where the provider fails.
+        """
+        result: EmbedResult = self._whole(Call("embeddings", request))
+        return result
+
+    def rerank(self, request: RerankRequest) -> RerankResult:
+        """Order documents by what they say to a question.
+
+        Raises `RefusedError` before anything is sent; the class of the error's kind where the provider fails.
+        """
+        result: RerankResult = self._whole(Call("rerank", request))
+        return result
+
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Look for pages.
+
+        Raises `RefusedError` before anything is sent; the class of the error's kind where the provider fails.
+        """
+        result: SearchResult = self._whole(Call("web_search", request))
+        return result
+
+    def fetch(self, request: FetchRequest) -> FetchResult:
+        """Read a page.
+
+        Raises `RefusedError` before anything is sent; the class of the error's kind where the provider fails.
+        """
+        result: FetchResult = self._whole(Call("web_fetch", request))
+        return result
+
+    def images(self, request: ImageRequest) -> ImageResult:
+        """Make pictures, or edit those of the request.
+
+        Raises as `embed`, and `ContentFilterError` where the provider keeps every picture back.
+        """
+        result: ImageResult = self._whole(images_call(request, streams=False))
+        return result
+
+    def image_stream(self, request: ImageRequest) -> SyncImageStream:
+        """Make pictures and see them become. Used in a `with` block; nothing is sent before it is entered."""
+        if self._kernel is None:
+            raise RuntimeError("the runtime is closed")
+        return SyncImageStream(self._kernel, Calling(self._policies, images_call(request, streams=True)))
+
+    def _whole(self, call: Call) -> Any:
+        if self._kernel is None:
+            raise RuntimeError("the runtime is closed")
+        return whole(self._kernel, Calling(self._policies, call))
 
     def __repr__(self) -> str:
         return f"SyncRuntime({'closed' if self._kernel is None else 'open'})"
@@ -64,7 +131,7 @@ class SyncRuntime:
 class SyncStream:
     """One answer. Iterate it for events, `batches()` for lists of them, `result()` for the whole."""
 
-    def __init__(self, kernel: KernelRef, call: Call) -> None:
+    def __init__(self, kernel: KernelRef, call: ModelCall) -> None:
         #: Until it is left: an idle connection must not outlive its runtime in a stream that somebody keeps.
         self._kernel: KernelRef | None = kernel
         self._call = call
