@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from headrace.tools.execution import Command, Execution, Executor, Limits
-    from headrace.tools.plain import PlainExecutor
+    from headrace.tools.sandbox import SandboxExecutor
 
 _HOME: Final = {
     "Command": "execution",
     "Execution": "execution",
     "Executor": "execution",
     "Limits": "execution",
-    "PlainExecutor": "plain",
+    "SandboxExecutor": "sandbox",
 }
 
-__all__ = ["Command", "Execution", "Executor", "Limits", "PlainExecutor"]
+__all__ = ["Command", "Execution", "Executor", "Limits", "SandboxExecutor"]
 
 
 def __getattr__(name: str) -> Any:

@@ -37,8 +37,9 @@ Tier: TypeAlias = Literal["A", "B", "C"]
 TIERS: Final[tuple[Tier, ...]] = ("A", "B", "C")
 """The strongest first."""
 
-End: TypeAlias = Literal["exited", "signalled", "timeout", "output_limit", "refused", "failed"]
-"""How it ended. `refused`: the executor cannot hold the tier; `failed`: it could not be started."""
+End: TypeAlias = Literal["exited", "signalled", "timeout", "output_limit", "resource_limit", "refused", "failed"]
+"""How it ended. `resource_limit`: all its processes together were too much; `refused`: the executor cannot hold the
+tier; `failed`: it could not be started."""
 
 Sink: TypeAlias = Callable[[bytes], None]
 """Takes the output as it comes. Called in the event loop: it must not block for long, and must not raise."""
@@ -54,9 +55,8 @@ class Limits:
     wall_s: float = 120.0
     cpu_s: int = 120
     memory_bytes: int = 8 << 30
-    """Address space where nothing better can be had: language runtimes reserve far more than they touch."""
+    """Private memory of one process, and what all of them hold together."""
     processes: int = 256
-    """Kept by tiers A and B only: without a namespace the system counts all processes of the user."""
     output_bytes: int = 64 << 20
     file_bytes: int = 1 << 30
     """Of one file that it writes."""

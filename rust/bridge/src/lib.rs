@@ -9,6 +9,7 @@ mod events;
 mod gateway;
 mod request;
 mod runtime;
+mod sandbox;
 mod scripted;
 mod text;
 mod toml;
@@ -46,6 +47,8 @@ mod _core {
     use crate::request::translate_request;
     #[pymodule_export]
     use crate::runtime::KernelRef;
+    #[pymodule_export]
+    use crate::sandbox::{SandboxedRef, sandbox_probe};
     #[pymodule_export]
     use crate::scripted::ScriptedRef;
     #[pymodule_export]

@@ -12,3 +12,6 @@ pub(crate) const KILL_ROUNDS: u32 = 2000;
 
 /// Arguments and environment together. The kernel's own limit is a quarter of the stack's (2 MiB on the usual 8 MiB).
 pub(crate) const ARGUMENT_BYTES: usize = 1 << 20;
+
+/// Bytes of each temporary folder that tier A makes: they lie in memory, and no limit on processes counts them.
+pub(crate) const PRIVATE_TMP_BYTES: &str = "268435456";

@@ -44,14 +44,15 @@ fn try_tier(tier: Tier) -> Result<(), String> {
         write: Vec::new(),
         read_only: Vec::new(),
         network: false,
+        merged: true,
         input: false,
         limits: Limits::default(),
     };
     let mut running = spawn(&spec).map_err(|error| error.to_string())?;
     let mut said = String::new();
+    let output = running.output.try_clone().map_err(|error| error.to_string())?;
     // What cannot be read is only the words of a failure.
-    let _ =
-        std::fs::File::from(running.error.try_clone().map_err(|error| error.to_string())?).read_to_string(&mut said);
+    let _ = std::fs::File::from(output).read_to_string(&mut said);
     match running.report() {
         Report::Ended { code: Some(0), .. } => Ok(()),
         other if said.trim().is_empty() => Err(format!("/bin/true did not run in it: {other:?}")),

@@ -75,7 +75,8 @@ pub struct Running {
     supervisor: i32,
     pub input: Option<OwnedFd>,
     pub output: OwnedFd,
-    pub error: OwnedFd,
+    /// None where the spec is merged.
+    pub error: Option<OwnedFd>,
     report: std::fs::File,
     control: std::fs::File,
     /// What bubblewrap says of itself.
@@ -175,9 +176,10 @@ pub fn spawn(spec: &Spec) -> Result<Running, SpawnError> {
 
     let input = if spec.input { Some(pipe()?) } else { None };
     let null = std::fs::File::open("/dev/null").map_err(|error| SpawnError::Step("opening /dev/null", error))?;
-    let (output, error, report, control) = (pipe()?, pipe()?, pipe()?, pipe()?);
+    let error = if spec.merged { None } else { Some(pipe()?) };
+    let (output, report, control) = (pipe()?, pipe()?, pipe()?);
     let first = input.as_ref().map_or(null.as_raw_fd(), |pipe| pipe.read.as_raw_fd());
-    let mut descriptors = vec![first, output.write.as_raw_fd(), error.write.as_raw_fd()];
+    let mut descriptors = vec![first, output.write.as_raw_fd(), error.as_ref().unwrap_or(&output).write.as_raw_fd()];
     let mut kept = Vec::new();
     let mut status = None;
     if spec.tier == Tier::A {
@@ -216,7 +218,7 @@ pub fn spawn(spec: &Spec) -> Result<Running, SpawnError> {
         supervisor: supervisor_pid,
         input: input.map(|pipe| pipe.write),
         output: output.read,
-        error: error.read,
+        error: error.map(|pipe| pipe.read),
         report: report.read.into(),
         control: control.write.into(),
         status,

@@ -50,6 +50,8 @@ pub struct Spec {
     pub read_only: Vec<PathBuf>,
     /// Whether it may use IPv4 and IPv6. Unix sockets by name are never to be had.
     pub network: bool,
+    /// Standard error goes where standard output goes, in the order in which it is written.
+    pub merged: bool,
     /// Give it a pipe on standard input; else it reads nothing.
     pub input: bool,
     pub limits: Limits,

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::limits;
 use crate::spec::Spec;
 
 /// Descriptors as the child has them when bubblewrap starts; it reads and closes them.
@@ -22,7 +23,10 @@ pub(crate) fn arguments(spec: &Spec) -> Vec<OsString> {
         line.flags(&["--unshare-net"]);
     }
     line.flags(&["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"]);
-    line.flags(&["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]);
+    line.flags(&["--proc", "/proc", "--dev", "/dev"]);
+    for folder in ["/tmp", "/run"] {
+        line.flags(&["--size", limits::PRIVATE_TMP_BYTES, "--tmpfs", folder]);
+    }
     for path in sorted(&spec.read) {
         line.at("--ro-bind-try", path);
     }

@@ -78,6 +78,7 @@ pub fn spec(tier: Tier, workspace: &Path, script: &str) -> Spec {
         write: vec![workspace.into()],
         read_only: Vec::new(),
         network: false,
+        merged: false,
         input: false,
         limits: Limits::default(),
     }
@@ -102,7 +103,7 @@ pub fn run(spec: &Spec) -> Ran {
             String::from_utf8_lossy(&text).into_owned()
         })
     };
-    let (output, error) = (read(&running.output), read(&running.error));
+    let (output, error) = (read(&running.output), read(running.error.as_ref().expect("not merged")));
     let (mut code, mut signal) = (None, None);
     let left_behind = loop {
         match running.report() {
