@@ -21,16 +21,18 @@ the translation-loss report. Where a flag decides, it is one of the target's (`d
 some vendor's own: dropped and reported. Within one protocol nothing is translated: bodies pass with their bytes.
 ";
 
-const SOURCES: [(Source, &str); 4] = [
+const SOURCES: &[(Source, &str)] = &[
     (Source::Protocol(Protocol::OpenaiChat), "OpenAI Chat Completions"),
     (Source::Protocol(Protocol::OpenaiResponses), "OpenAI Responses"),
     (Source::Protocol(Protocol::AnthropicMessages), "Anthropic Messages"),
+    (Source::Protocol(Protocol::GoogleGemini), "Gemini"),
     (Source::Headrace, "The library's own request"),
 ];
-const TARGETS: [(Protocol, &str); 3] = [
+const TARGETS: &[(Protocol, &str)] = &[
     (Protocol::OpenaiChat, "Chat"),
     (Protocol::OpenaiResponses, "Responses"),
     (Protocol::AnthropicMessages, "Messages"),
+    (Protocol::GoogleGemini, "Gemini"),
 ];
 
 fn words(fate: Fate) -> String {
@@ -50,7 +52,7 @@ fn words(fate: Fate) -> String {
 
 fn page() -> String {
     let mut out = HEAD.to_owned();
-    for (source, title) in SOURCES {
+    for &(source, title) in SOURCES {
         let targets: Vec<_> = TARGETS.iter().filter(|(t, _)| source != Source::Protocol(*t)).collect();
         let names: Vec<&str> = targets.iter().map(|(_, name)| *name).collect();
         let columns: Vec<Vec<(String, Fate)>> =

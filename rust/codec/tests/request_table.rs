@@ -136,8 +136,8 @@ impl Trial<'_> {
 fn every_field_is_carried_reported_or_refused_as_its_row_says() {
     let mut faults = Vec::new();
     let mut rows = 0;
-    for source in SOURCES {
-        for target in TARGETS {
+    for &source in SOURCES {
+        for &target in TARGETS {
             if source == Source::Protocol(target) {
                 continue;
             }
@@ -193,8 +193,8 @@ fn the_report_is_bounded() {
 
 #[test]
 fn the_table_of_a_pair_can_be_printed() {
-    for source in SOURCES {
-        for target in TARGETS {
+    for &source in SOURCES {
+        for &target in TARGETS {
             let rows: Vec<(String, Fate)> = table::rows(source, target).collect();
             let mut paths: Vec<&String> = rows.iter().map(|(p, _)| p).collect();
             paths.sort();

@@ -126,6 +126,15 @@ pub fn relay<'a>(
     model: Option<&str>,
     edits: &[Edit],
 ) -> Result<(Slices<'a>, Vec<Loss>), RequestError> {
+    // What the gateway lifted out of the URL goes back there.
+    let lifted: Vec<Edit>;
+    let (model, edits) = if protocol == Protocol::GoogleGemini {
+        let gone = |key: &str| Edit { steps: vec![key.to_owned()], value: None };
+        lifted = ["model", "stream", "alt"].map(gone).into_iter().chain(edits.iter().cloned()).collect();
+        (None, lifted.as_slice())
+    } else {
+        (model, edits)
+    };
     let Some(Scrubbed { cuts, losses, thinking_goes }) = scrub(body, protocol)? else {
         return Ok((rewritten(body, layout, model, edits)?, Vec::new()));
     };

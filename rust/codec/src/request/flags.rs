@@ -77,7 +77,11 @@ flags! {
     MaxCompletionTokens = "max_completion_tokens",
     /// Messages: `thinking: {"type": "adaptive"}`.
     AdaptiveThinking = "adaptive_thinking",
-    /// Messages: `thinking: {"type": "enabled", "budget_tokens": n}`, where `adaptive_thinking` is not there.
+    /// Gemini: the first call of a turn that has no signature gets the vendor's word for "made by another model", for
+    /// models that demand one.
+    SkipSignatures = "skip_signatures",
+    /// Messages: `thinking: {"type": "enabled", "budget_tokens": n}`, where `adaptive_thinking` is not there. Gemini:
+    /// `thinkingBudget` instead of `thinkingLevel`.
     ThinkingBudget = "thinking_budget",
 }
 

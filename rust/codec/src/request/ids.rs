@@ -21,6 +21,12 @@ fn id_bound(target: Protocol) -> usize {
     }
 }
 
+/// A name that Gemini takes: dots and colons too, a letter or an underscore first.
+fn gemini_name(s: &[u8]) -> bool {
+    let legal = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
+    s.iter().all(legal) && s.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
+}
+
 fn name_bound(target: Protocol) -> usize {
     if target == Protocol::AnthropicMessages { 128 } else { 64 }
 }
@@ -44,12 +50,16 @@ pub(super) fn call_id<'a>(id: &'a Str<'_>, target: Protocol) -> Cow<'a, str> {
 #[must_use]
 pub fn tool_name(name: &str, target: Protocol) -> Cow<'_, str> {
     let most = name_bound(target);
-    if name.len() <= most && plain(name.as_bytes()) {
+    let gemini = target == Protocol::GoogleGemini;
+    let legal = if gemini { gemini_name(name.as_bytes()) } else { plain(name.as_bytes()) };
+    if name.len() <= most && legal {
         return Cow::Borrowed(name);
     }
     // 12 hex digits: 48 bits tell the tools of one request apart.
-    let kept: String = name
+    let first = if gemini && !name.starts_with(|c: char| c.is_ascii_alphabetic()) { "_" } else { "" };
+    let kept: String = first
         .chars()
+        .chain(name.chars())
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
         .take(most - 13)
         .collect();

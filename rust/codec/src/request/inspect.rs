@@ -86,7 +86,11 @@ struct Look<'a> {
 impl Look<'_> {
     fn member(&mut self, key: Literal<'_>, protocol: Protocol) -> Res<()> {
         let key = key.decode();
-        let messages = if protocol == Protocol::OpenaiResponses { "input" } else { "messages" };
+        let messages = match protocol {
+            Protocol::OpenaiResponses => "input",
+            Protocol::GoogleGemini => "contents",
+            _ => "messages",
+        };
         match &*key {
             "model" => self.facts.model = self.string("model")?,
             "stream" => self.facts.stream = self.flag("stream")?,
@@ -104,6 +108,20 @@ impl Look<'_> {
             "conversation" => self.conversation()?,
             "container" => self.container()?,
             "tools" => self.tools("/tools", "tools")?,
+            "generationConfig" | "generation_config" if protocol == Protocol::GoogleGemini => {
+                let Some(mut items) = self.s.object_or_skip()? else { return Ok(()) };
+                while let Some(key) = self.s.key(&mut items)? {
+                    let most = self.s.clone().count_or_skip()?;
+                    self.s.skip()?;
+                    if key.is("maxOutputTokens") || key.is("max_output_tokens") {
+                        self.facts.max_tokens = most;
+                    }
+                }
+            }
+            "cachedContent" | "cached_content" if protocol == Protocol::GoogleGemini => {
+                let named = self.string("cachedContent")?.is_some();
+                self.found(named, &format!("/{key}"));
+            }
             key if key == messages => self.messages(messages)?,
             _ => {
                 self.s.skip()?;
@@ -232,6 +250,12 @@ impl Look<'_> {
                         }
                     }
                 }
+                "functionDeclarations" | "function_declarations" => {
+                    let Some(mut items) = self.s.array_or_skip()? else { continue };
+                    while self.s.item(&mut items)? {
+                        self.tool(pointer, None)?;
+                    }
+                }
                 // Read below, once the namespace's own name is known.
                 "tools" if namespace.is_none() => inner = Some((self.s.clone(), self.s.skip()?)),
                 "container" => self.state(&format!("{pointer}/container"), 0)?,
@@ -347,6 +371,29 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Gemini's `inlineData` and `fileData`.
+    fn bytes(&mut self, pointer: &str) -> Res<()> {
+        let mut items = self.s.object()?;
+        let mut picture = false;
+        while let Some(key) = self.s.key(&mut items)? {
+            match &*key.decode() {
+                "mimeType" | "mime_type" => {
+                    picture = self.s.string_or_skip()?.is_some_and(|mime| mime.raw.starts_with(b"image"));
+                }
+                key @ ("fileUri" | "file_uri") => {
+                    let uri = self.s.string_or_skip()?.map(Literal::decode).unwrap_or_default();
+                    self.found(uri.contains("generativelanguage.googleapis.com"), &format!("{pointer}/{key}"));
+                }
+                _ => {
+                    self.s.skip()?;
+                }
+            }
+        }
+        self.facts.has_images |= picture;
+        self.facts.has_files |= !picture;
+        Ok(())
+    }
+
     fn part(&mut self, depth: usize) -> Res<()> {
         let mut items = self.s.object()?;
         let mut is_reference = false;
@@ -361,7 +408,12 @@ impl Look<'_> {
                         self.facts.has_files |= ["file", "document", "input_file"].iter().any(|t| kind.is(t));
                     }
                 }
-                "content" | "output" | "source" | "file" | "image_url" => {
+                "inlineData" | "inline_data" | "fileData" | "file_data" if self.s.kind()? == Kind::Object => {
+                    let pointer = format!("{}/{key}", self.pointer);
+                    self.bytes(&pointer)?;
+                }
+                "content" | "output" | "source" | "file" | "image_url" | "parts" | "functionResponse"
+                | "function_response" => {
                     let before = self.pointer.len();
                     self.pointer.push('/');
                     self.pointer.push_str(&key);

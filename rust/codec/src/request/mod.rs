@@ -14,6 +14,7 @@ mod anthropic_messages;
 mod edit;
 mod error;
 mod flags;
+mod google_gemini;
 mod headrace;
 mod ids;
 mod inspect;
@@ -98,6 +99,11 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
             ..RequestError::invalid(None, format!("the body is not UTF-8 at byte {}", at.valid_up_to()))
         });
     }
+    let prepared = match spec.source {
+        Source::Protocol(Protocol::GoogleGemini) => google_gemini::prepared(body)?,
+        _ => std::borrow::Cow::Borrowed(body),
+    };
+    let body: &[u8] = &prepared;
     let mut r = reader::Reader::new(spec.target, column, spec.target_flags, spec.provider);
     let mut s = Scanner::new(body);
     let mut request = match spec.source {
@@ -105,6 +111,7 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
         Source::Protocol(Protocol::OpenaiChat) => openai_chat::read(&mut r, &mut s)?,
         Source::Protocol(Protocol::OpenaiResponses) => openai_responses::read(&mut r, &mut s)?,
         Source::Protocol(Protocol::AnthropicMessages) => anthropic_messages::read(&mut r, &mut s)?,
+        Source::Protocol(Protocol::GoogleGemini) => google_gemini::read(&mut r, &mut s)?,
         Source::Protocol(other) => return Err(none(&format!("from {}", other.name()))),
     };
     if !s.at_end() {
@@ -118,6 +125,7 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
     match spec.target {
         Protocol::OpenaiResponses => openai_responses::write(&request, &target, &mut out),
         Protocol::AnthropicMessages => anthropic_messages::write(request, &target, &mut out),
+        Protocol::GoogleGemini => google_gemini::write(request, &target, &mut out),
         // `column` knows these three.
         _ => openai_chat::write(request, &target, &mut out),
     }

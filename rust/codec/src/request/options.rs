@@ -54,7 +54,7 @@ const NO_FORCE: &str = "the target cannot be made to call a tool";
 
 /// What is to become of `store` of `OpenAI`'s protocols.
 pub(super) fn store(r: &mut Reader<'_>, store: bool) -> Option<bool> {
-    if r.is_to(Protocol::AnthropicMessages) || !r.has(Flag::Extras) {
+    if matches!(r.target, Protocol::AnthropicMessages | Protocol::GoogleGemini) || !r.has(Flag::Extras) {
         if store {
             r.loss(LossAction::Dropped, "store");
         }
@@ -88,9 +88,18 @@ pub(super) fn user<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<
 /// The effort of `OpenAI`'s protocols. For Messages it becomes thinking, where the target thinks in one of the two ways.
 pub(super) fn effort<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>, key: &'static str) -> Res<()> {
     let effort = r.string(s)?;
+    effort_word(r, o, effort, key);
+    Ok(())
+}
+
+/// As [`effort`], for a word that was read already.
+pub(super) fn effort_word<'a>(r: &mut Reader<'_>, o: &mut Options<'a>, effort: Str<'a>, key: &'static str) {
+    if r.is_to(Protocol::GoogleGemini) {
+        return gemini_effort(r, o, effort, key);
+    }
     if !r.is_to(Protocol::AnthropicMessages) {
         o.effort = Some(effort);
-        return Ok(());
+        return;
     }
     let level = effort.decode().into_owned();
     if level == "none" {
@@ -109,11 +118,39 @@ pub(super) fn effort<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Option
     } else {
         r.loss(LossAction::Dropped, key);
     }
-    Ok(())
+}
+
+/// An effort for Gemini: one of its levels, or a budget for the models that have no levels.
+fn gemini_effort<'a>(r: &mut Reader<'_>, o: &mut Options<'a>, effort: Str<'a>, key: &'static str) {
+    let level = effort.decode().into_owned();
+    let budgets = r.has(Flag::ThinkingBudget);
+    match level.as_str() {
+        _ if !budgets && !r.has(Flag::Effort) => r.loss(LossAction::Dropped, key),
+        "none" => {
+            o.thinking = Some(Thinking::Off);
+            if !budgets {
+                // It cannot be turned off there.
+                r.loss(LossAction::Approximated, key);
+            }
+        }
+        level if budgets => {
+            r.loss(LossAction::Approximated, key);
+            o.thinking = Some(Thinking::Budget(budget(level)));
+        }
+        "minimal" | "low" | "medium" | "high" | "xhigh" => o.effort = Some(effort),
+        _ => {
+            r.loss(LossAction::Approximated, key);
+            o.effort = Some(Str::Own("high".to_owned()));
+        }
+    }
 }
 
 /// A budget of thinking as the client gave it.
 pub(super) fn budgeted(r: &mut Reader<'_>, o: &mut Options<'_>, budget: u64) {
+    if r.is_to(Protocol::GoogleGemini) && !r.has(Flag::ThinkingBudget) {
+        r.loss(LossAction::Approximated, "reasoning_budget_tokens");
+        return gemini_effort(r, o, Str::Own(effort_of(budget).to_owned()), "reasoning_budget_tokens");
+    }
     if !r.is_to(Protocol::AnthropicMessages) || r.has(Flag::ThinkingBudget) {
         o.thinking = Some(Thinking::Budget(budget));
     } else if r.has(Flag::AdaptiveThinking) {
@@ -136,12 +173,13 @@ pub(super) fn format<'a>(
     key: &str,
 ) -> Res<()> {
     let to_messages = r.is_to(Protocol::AnthropicMessages);
+    let always_strict = to_messages || r.is_to(Protocol::GoogleGemini);
     match (kind, schema) {
         ("text", _) => {}
         ("json_object", _) if to_messages => r.loss(LossAction::Dropped, "type"),
         ("json_object", _) => o.format = Some(Format::JsonObject),
         ("json_schema", Some(schema)) => {
-            if to_messages && matches!(schema, Format::Schema { strict: Some(false), .. }) {
+            if always_strict && matches!(schema, Format::Schema { strict: Some(false), .. }) {
                 let nested = key == "json_schema";
                 r.loss(LossAction::Dropped, if nested { "json_schema.strict" } else { "strict" });
             }
@@ -208,8 +246,9 @@ impl<'a> Declared<'a> {
         if renamed {
             r.loss(LossAction::Renamed, "name");
         }
-        if self.custom && !r.has(Flag::CustomTools) && !r.is_to(Protocol::AnthropicMessages) {
-            // Where Messages is the target the table says it.
+        let by_table = matches!(r.target, Protocol::AnthropicMessages | Protocol::GoogleGemini);
+        if self.custom && !r.has(Flag::CustomTools) && !by_table {
+            // Where Messages or Gemini is the target the table says it.
             r.loss(LossAction::Approximated, "type:custom");
         }
         let Declared { description, schema, strict, custom, grammar, extra, .. } = self;
@@ -237,7 +276,7 @@ const LEAST_BUDGET: u64 = 1024;
 /// A function call's arguments for a target that takes an object: the text where it is one, nothing where it is
 /// blank. What a model has garbled is wrapped, for the turn happened and has to be told. `key` names it.
 pub(super) fn input<'a>(r: &mut Reader<'_>, text: Str<'a>, key: &str) -> Input<'a> {
-    if !r.is_to(Protocol::AnthropicMessages) {
+    if !r.takes_objects() {
         return Input::Text(text);
     }
     let decoded = text.decode();
@@ -265,13 +304,13 @@ pub(super) fn fits(r: &mut Reader<'_>, role: Role, parts: &[Part<'_>], key: &str
     let bad = parts.iter().position(|part| match (role, part) {
         (Role::Assistant, Part::Result(_)) => true,
         (Role::Assistant, Part::Image { .. } | Part::Audio { .. } | Part::File { .. } | Part::With(..)) => {
-            !r.is_to(Protocol::AnthropicMessages)
+            !matches!(r.target, Protocol::AnthropicMessages | Protocol::GoogleGemini)
         }
         (Role::Assistant, _) => false,
         (_, part) => matches!(part, Part::Call(_) | Part::Reasoning(_) | Part::Result(_)),
     });
     if role == Role::Assistant
-        && !r.is_to(Protocol::AnthropicMessages)
+        && !matches!(r.target, Protocol::AnthropicMessages | Protocol::GoogleGemini)
         && parts.iter().any(|p| matches!(p, Part::Text(_, Some(_))))
     {
         // The assistant's texts are one string there.
@@ -298,13 +337,16 @@ fn trailing_thought(r: &mut Reader<'_>, messages: &mut [Message<'_>]) {
 /// What can be judged only once a request has been read whole.
 pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
     request.messages = pairing::merged(std::mem::take(&mut request.messages));
-    trailing_thought(r, &mut request.messages);
+    if !r.is_to(Protocol::GoogleGemini) {
+        trailing_thought(r, &mut request.messages);
+    }
     let o = &mut request.options;
-    let lists = !r.is_to(Protocol::AnthropicMessages) && r.has(Flag::AllowedTools);
+    let by_table = matches!(r.target, Protocol::AnthropicMessages | Protocol::GoogleGemini);
+    let lists = !by_table && r.has(Flag::AllowedTools);
     if let Some(allowed) = o.allowed.take_if(|_| !lists) {
         let names: HashSet<_> = allowed.iter().map(Str::decode).collect();
         request.tools.retain(|t| names.contains(&t.name.decode()));
-        if !r.is_to(Protocol::AnthropicMessages) {
+        if !by_table {
             r.loss(LossAction::Approximated, "tool_choice");
         }
     }
@@ -323,6 +365,10 @@ pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
         }
         let unsigned = request.messages.iter().rfind(|m| m.role == Role::Assistant).is_some_and(calls_unsigned);
         thinking(r, o, unsigned);
+    } else if r.is_to(Protocol::GoogleGemini) {
+        if said_by_user(&request.messages, false) {
+            r.loss(LossAction::Approximated, &format!("{}[].role", r.list));
+        }
     } else if let (None, Some(Thinking::Budget(n))) = (&o.effort, &o.thinking) {
         o.effort = Some(Str::Own(effort_of(*n).to_owned()));
     }

@@ -24,6 +24,8 @@ pub(super) struct Reader<'s> {
     pub provider: Option<&'s str>,
     /// The key of the source's messages.
     pub list: &'static str,
+    /// The source may spell its keys in `snake_case` too.
+    pub snake: bool,
     column: Column,
     path: Vec<Step>,
     /// Rows that are reported already, with the depth they were met at.
@@ -55,6 +57,7 @@ impl<'s> Reader<'s> {
             flags,
             provider,
             list: "messages",
+            snake: false,
             column,
             path: Vec::new(),
             reported: Vec::new(),
@@ -80,6 +83,11 @@ impl<'s> Reader<'s> {
         self.is_to(Protocol::OpenaiChat) && (self.has(Flag::EchoReasoningContent) || self.has(Flag::EchoReasoning))
     }
 
+    /// Whether the target takes a call's arguments as an object instead of text.
+    pub(super) fn takes_objects(&self) -> bool {
+        matches!(self.target, Protocol::AnthropicMessages | Protocol::GoogleGemini)
+    }
+
     pub(super) fn enter(&mut self, key: &'static str) {
         self.path.push(Step::Key(key));
     }
@@ -100,7 +108,9 @@ impl<'s> Reader<'s> {
     /// The next field that the target can carry; its value comes next, of one of the row's types and not null.
     pub(super) fn next(&mut self, s: &mut Scanner<'_>, open: &mut Open) -> Res<Option<&'static str>> {
         while let Some(key) = s.key(&mut open.items)? {
-            let Some((at, row)) = open.table.find(|k| key.is(k)) else {
+            let camel = if self.snake && key.raw.contains(&b'_') { camel(&key.decode()) } else { None };
+            let found = open.table.find(|k| camel.as_deref().map_or_else(|| key.is(k), |camel| camel == k));
+            let Some((at, row)) = found else {
                 if asks(s.skip()?) {
                     let key = shown(&key.decode());
                     let path = self.place(&key, false);
@@ -249,8 +259,12 @@ impl<'s> Reader<'s> {
 
     /// The value of an opaque slot, where this target's family and provider row gave it; else it is reported.
     pub(super) fn unwrap(&mut self, slot: Literal<'_>, key: &'static str) -> Option<Kept> {
-        let text = slot.decode();
-        let kept = continuation::unwrap(&text)
+        self.unwrapped(&slot.decode(), key)
+    }
+
+    /// As [`Reader::unwrap`], for a slot that holds it in another form.
+    pub(super) fn unwrapped(&mut self, text: &str, key: &'static str) -> Option<Kept> {
+        let kept = continuation::unwrap(text)
             .filter(|c| c.family == self.target && c.provider == self.provider.unwrap_or_default())
             .map(|c| Kept { form: c.form, data: c.data });
         if kept.is_none() && !text.is_empty() {
@@ -321,6 +335,18 @@ impl<'s> Reader<'s> {
         }
         out
     }
+}
+
+/// `snake_case` as `camelCase`.
+pub(super) fn camel(key: &str) -> Option<String> {
+    let mut words = key.split('_').filter(|word| !word.is_empty());
+    let mut out = words.next()?.to_owned();
+    for word in words {
+        let mut chars = word.chars();
+        out.extend(chars.next().map(|c| c.to_ascii_uppercase()));
+        out.push_str(chars.as_str());
+    }
+    Some(out)
 }
 
 /// Whether a value asks for anything: `null`, `[]`, `{}` and `""` do not.

@@ -31,6 +31,9 @@ pub(super) struct Scrubbed {
 
 /// Finds what has to go; `None` where nothing has.
 pub(super) fn scrub(body: &[u8], protocol: Protocol) -> Res<Option<Scrubbed>> {
+    if protocol == Protocol::GoogleGemini {
+        return super::google_gemini::scrub(body);
+    }
     let signed = protocol == Protocol::AnthropicMessages && memmem::find(body, b"\"signature\"").is_some();
     if !signed && memmem::find(body, b"\"hr1.").is_none() {
         return Ok(None);

@@ -13,7 +13,7 @@
 //! A field without a row must not be read anywhere.
 
 use super::flags::Flag;
-use super::{Source, anthropic_messages, headrace, openai_chat, openai_responses};
+use super::{Source, anthropic_messages, google_gemini, headrace, openai_chat, openai_responses};
 use crate::event::Protocol;
 use crate::json::Kind;
 
@@ -115,10 +115,15 @@ pub struct Other {
     pub fate: Fate,
 }
 
+/// A field whose fate differs.
+pub(super) const fn other(path: &'static str, key: &'static str, fate: Fate) -> Other {
+    Other { path, key, fate }
+}
+
 impl Column {
-    const CHAT: Column = Column { at: 0, others: &[] };
-    const RESPONSES: Column = Column { at: 1, others: &[] };
-    const MESSAGES: Column = Column { at: 2, others: &[] };
+    pub(super) const CHAT: Column = Column { at: 0, others: &[] };
+    pub(super) const RESPONSES: Column = Column { at: 1, others: &[] };
+    pub(super) const MESSAGES: Column = Column { at: 2, others: &[] };
 
     /// The column of `base`, but for these fields.
     #[must_use]
@@ -137,11 +142,11 @@ impl Column {
 /// The column of a pair, or `None` for a family that nobody translates to yet.
 #[must_use]
 pub fn column(source: Source, target: Protocol) -> Option<Column> {
-    let _ = source;
     match target {
         Protocol::OpenaiChat => Some(Column::CHAT),
         Protocol::OpenaiResponses => Some(Column::RESPONSES),
         Protocol::AnthropicMessages => Some(Column::MESSAGES),
+        Protocol::GoogleGemini => Some(google_gemini::column(source)),
         _ => None,
     }
 }
@@ -153,6 +158,7 @@ pub fn objects(source: Source) -> &'static [&'static Object] {
         Source::Protocol(Protocol::OpenaiChat) => openai_chat::TABLES,
         Source::Protocol(Protocol::OpenaiResponses) => openai_responses::TABLES,
         Source::Protocol(Protocol::AnthropicMessages) => anthropic_messages::TABLES,
+        Source::Protocol(Protocol::GoogleGemini) => google_gemini::TABLES,
         Source::Headrace => headrace::TABLES,
         Source::Protocol(_) => &[],
     }

@@ -11,13 +11,15 @@ use headrace_codec::request::Source;
 use headrace_codec::request::table::{Fate, Row};
 use serde_json::{Value, json};
 
-pub const SOURCES: [Source; 4] = [
+pub const SOURCES: &[Source] = &[
     Source::Protocol(Protocol::OpenaiChat),
     Source::Protocol(Protocol::OpenaiResponses),
     Source::Protocol(Protocol::AnthropicMessages),
+    Source::Protocol(Protocol::GoogleGemini),
     Source::Headrace,
 ];
-pub const TARGETS: [Protocol; 3] = [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages];
+pub const TARGETS: &[Protocol] =
+    &[Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::GoogleGemini];
 
 /// What a value of a field that goes by its value comes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -270,6 +272,52 @@ pub fn skeleton(source: Source, path: &str, key: &str) -> (Value, &'static str) 
             (json!({"messages": [{"role": role, "parts": [part]}]}), "/messages/0/parts/0")
         }
         ("headrace", "tools[]") => (json!({"messages": [], "tools": [{"name": "f"}]}), "/tools/0"),
+        ("google_gemini", "") => (json!({"contents": [], "tools": [{"functionDeclarations": [{"name": "f"}]}]}), ""),
+        ("google_gemini", "contents[]") => {
+            (json!({"contents": [{"role": "user", "parts": [{"text": "x"}]}]}), "/contents/0")
+        }
+        ("google_gemini", "systemInstruction") => {
+            (json!({"contents": [], "systemInstruction": {}}), "/systemInstruction")
+        }
+        ("google_gemini", "contents[].parts[]") => {
+            let role = if matches!(key, "functionResponse" | "inlineData" | "fileData") { "user" } else { "model" };
+            let part = match key {
+                "text" | "thoughtSignature" | "thought" => json!({"text": "x"}),
+                _ => json!({}),
+            };
+            (json!({"contents": [{"role": role, "parts": [part]}]}), "/contents/0/parts/0")
+        }
+        ("google_gemini", path) if path.starts_with("contents[].parts[].") => {
+            let (part, at) = match path.rsplit('.').next().unwrap() {
+                "inlineData" => (json!({"mimeType": "image/png", "data": "AA"}), "/contents/0/parts/0/inlineData"),
+                "fileData" => {
+                    (json!({"mimeType": "image/png", "fileUri": "https://x"}), "/contents/0/parts/0/fileData")
+                }
+                "functionCall" => (json!({"name": "f"}), "/contents/0/parts/0/functionCall"),
+                _ => (json!({"name": "f"}), "/contents/0/parts/0/functionResponse"),
+            };
+            let key = path.rsplit('.').next().unwrap();
+            let role = if key == "functionCall" { "model" } else { "user" };
+            (json!({"contents": [{"role": role, "parts": [{key: part}]}]}), at)
+        }
+        ("google_gemini", "generationConfig") => (json!({"contents": [], "generationConfig": {}}), "/generationConfig"),
+        ("google_gemini", "generationConfig.thinkingConfig") => {
+            (json!({"contents": [], "generationConfig": {"thinkingConfig": {}}}), "/generationConfig/thinkingConfig")
+        }
+        ("google_gemini", "tools[]") => (json!({"contents": [], "tools": [{}]}), "/tools/0"),
+        ("google_gemini", "tools[].functionDeclarations[]") => (
+            json!({"contents": [], "tools": [{"functionDeclarations": [{"name": "f"}]}]}),
+            "/tools/0/functionDeclarations/0",
+        ),
+        ("google_gemini", "toolConfig") => (
+            json!({"contents": [], "tools": [{"functionDeclarations": [{"name": "f"}]}], "toolConfig": {}}),
+            "/toolConfig",
+        ),
+        ("google_gemini", "toolConfig.functionCallingConfig") => (
+            json!({"contents": [], "tools": [{"functionDeclarations": [{"name": "f"}]}, {"functionDeclarations": [{"name": "g"}]}],
+                "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}),
+            "/toolConfig/functionCallingConfig",
+        ),
         (source, path) => panic!("no skeleton for {source} {path}"),
     }
 }
@@ -323,13 +371,13 @@ pub fn typed(source: Source, path: &str, kind: &str) -> Option<(Value, &'static 
                 "audio" => ("user", json!({"type": kind, "mime": "audio/wav", "data": "mark_er"})),
                 "reasoning" => ("assistant", json!({"type": kind, "text": "x"})),
                 "continuation" => {
-                    ("assistant", json!({"type": kind, "family": "google_gemini", "form": "signature", "data": "x"}))
+                    ("assistant", json!({"type": kind, "family": "cohere_chat", "form": "signature", "data": "x"}))
                 }
                 "tool_call" => {
                     ("assistant", json!({"type": kind, "call_id": "mark_er", "name": "f", "raw_input_text": "{}"}))
                 }
                 "tool_result" => ("tool", json!({"type": kind, "call_id": "mark_er"})),
-                _ => ("assistant", json!({"type": kind, "family": "google_gemini", "raw": {}})),
+                _ => ("assistant", json!({"type": kind, "family": "cohere_chat", "raw": {}})),
             };
             Some((json!({"messages": [{"role": role, "parts": [part]}]}), "/messages/0/parts/0"))
         }
@@ -345,7 +393,47 @@ pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protoco
     let plain = |v: Value| vec![(v, None)];
     let by = |these: &[(Value, Comes)]| these.iter().map(|(v, c)| (v.clone(), Some(*c))).collect::<Vec<_>>();
     let silent = |v: Value| vec![(v, Some(Silent))];
+    let gemini = target == Protocol::GoogleGemini;
     match (name(source), full.as_str()) {
+        ("google_gemini", full) => gemini_values(full, row, fate, target),
+        // What stands in Gemini's URL, or under a name of its own.
+        (_, "stream" | "options.stream") if gemini => vec![(json!(true), Some(Silent))],
+        (_, "tool_choice" | "options.tool_choice") if gemini => match name(source) {
+            "openai_chat" => vec![(json!("required"), Some(Here("ANY")))],
+            "openai_responses" => vec![(json!("required"), Some(Here("ANY")))],
+            "headrace" => vec![(json!({"mode": "required"}), Some(Here("ANY")))],
+            _ => vec![(json!({"type": "any"}), Some(Here("ANY")))],
+        },
+        ("openai_chat", "function_call") if gemini => vec![(json!("auto"), Some(Here("AUTO")))],
+        (_, "reasoning_effort" | "reasoning.effort" | "options.reasoning_effort" | "output_config.effort")
+            if gemini =>
+        {
+            by(&[(json!("high"), Here("HIGH")), (json!("none"), Lost), (json!("minimal"), Here("MINIMAL"))])
+        }
+        (_, "options.reasoning_summary" | "reasoning.summary") if gemini => {
+            vec![(json!("auto"), Some(Here("includeThoughts")))]
+        }
+        ("headrace", "options.reasoning_budget_tokens") if gemini => by(&[(json!(5000), Lost)]),
+        (_, "store") if gemini => by(&[(json!(false), Silent), (json!(true), Lost)]),
+        ("anthropic_messages", "thinking.type") if gemini => {
+            by(&[(json!("adaptive"), Here("includeThoughts")), (json!("between_tools"), Lost)])
+        }
+        ("anthropic_messages", "thinking.budget_tokens") if gemini => by(&[(json!(5000), Silent)]),
+        ("anthropic_messages", "thinking.display") if gemini => {
+            by(&[(json!("omitted"), Silent), (json!("summarized"), Here("includeThoughts"))])
+        }
+        (_, path) if gemini && path.ends_with("format.type") => silent(json!("json_schema")),
+        (_, path) if gemini && path.ends_with("is_error") => {
+            by(&[(json!(false), Silent), (json!(true), Here("error"))])
+        }
+        (_, path) if gemini && path.ends_with("strict") => {
+            by(&[(json!(true), if matches!(fate, Fate::Drop(_)) { Lost } else { Silent })])
+        }
+        ("headrace", "messages[].parts[].raw") if gemini => by(&[(json!({"mark_er": 1}), Here("mark_er"))]),
+        (_, path) if gemini && path.ends_with("name") && path.starts_with("tools[]") => {
+            by(&[(json!("mark_er"), Here("mark_er")), (json!("mark er"), Lost)])
+        }
+        ("openai_chat", "messages[].tool_calls[].id") if gemini => by(&[(json!("mark er!"), Here("mark er!"))]),
         (_, "temperature" | "options.temperature") => vec![(json!(0.25), Some(Here("0.25")))],
         ("anthropic_messages", "output_config.format.type") => silent(json!("json_schema")),
         (_, "model") => vec![(json!("other"), Some(Silent))],
@@ -557,7 +645,7 @@ pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protoco
         }
         ("headrace", "options.response_format") => plain(json!({"type": "json_schema", "schema": {"mark_er": 1}})),
         ("headrace", path) if path.ends_with("extra") => {
-            let own = json!({target.name(): {"mark_er": 1}, "google_gemini": {"x": 1}});
+            let own = json!({target.name(): {"mark_er": 1}, "bedrock_converse": {"x": 1}});
             vec![(own, matches!(fate, Fate::By(_)).then_some(Here("mark_er")))]
         }
         ("headrace", "options.tool_choice.mode") => silent(json!("tool")),
@@ -580,6 +668,70 @@ pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protoco
         ("headrace", "tools[].kind") => by(&[(json!("custom"), Silent)]),
         ("headrace", "tools[].raw_schema") => plain(json!({"mark_er": 1})),
         _ => plain(of_type(row)),
+    }
+}
+
+/// The same for a Gemini client's fields.
+fn gemini_values(full: &str, row: &Row, fate: Fate, target: Protocol) -> Vec<(Value, Option<Comes>)> {
+    let messages = target == Protocol::AnthropicMessages;
+    let by = |these: &[(Value, Comes)]| these.iter().map(|(v, c)| (v.clone(), Some(*c))).collect::<Vec<_>>();
+    let at_all =
+        |v: Value, comes: Comes| vec![(v, matches!(fate, Fate::By(_) | Fate::Kept | Fate::To(_)).then_some(comes))];
+    let marked = |v: Value| at_all(v, Here("mark_er"));
+    match full {
+        "stream" => vec![(json!(true), Some(Here("\"stream\":true")))],
+        "contents" => marked(json!([{"parts": [{"text": "mark_er"}]}])),
+        "tools" => marked(json!([{"functionDeclarations": [{"name": "mark_er"}]}])),
+        "toolConfig" => at_all(json!({"functionCallingConfig": {"mode": "ANY"}}), Here("tool_choice")),
+        "toolConfig.functionCallingConfig" => at_all(json!({"mode": "NONE"}), Here("none")),
+        "toolConfig.functionCallingConfig.mode" => at_all(json!("NONE"), Here("none")),
+        "toolConfig.functionCallingConfig.allowedFunctionNames" => {
+            let comes = if messages { Lost } else { Here("allowed_tools") };
+            vec![(json!(["f", "g"]), Some(comes))]
+        }
+        "generationConfig" => marked(json!({"responseJsonSchema": {"mark_er": 1}})),
+        "generationConfig.temperature" => vec![(json!(0.25), Some(Here("0.25")))],
+        "generationConfig.candidateCount" => by(&[(json!(1), Silent), (json!(2), Refused)]),
+        "generationConfig.responseMimeType" => by(&[(json!("text/plain"), Silent), (json!("audio/wav"), Refused)]),
+        "generationConfig.responseModalities" => by(&[(json!(["TEXT"]), Silent), (json!(["IMAGE"]), Refused)]),
+        "generationConfig.thinkingConfig" => at_all(json!({"thinkingLevel": "HIGH"}), Here("high")),
+        "generationConfig.thinkingConfig.includeThoughts" => match target {
+            Protocol::OpenaiResponses => by(&[(json!(true), Here("auto"))]),
+            Protocol::AnthropicMessages => by(&[(json!(true), Lost)]),
+            _ => vec![(json!(true), None)],
+        },
+        "generationConfig.thinkingConfig.thinkingBudget" => {
+            by(&[(json!(5000), if messages { Here("adaptive") } else { Here("medium") }), (json!(-1), Silent)])
+        }
+        "generationConfig.thinkingConfig.thinkingLevel" => by(&[(json!("HIGH"), Here("high"))]),
+        "contents[].role" => at_all(json!("user"), Silent),
+        "contents[].parts" | "systemInstruction.parts" => marked(json!([{"text": "mark_er"}])),
+        "contents[].parts[].thought" => by(&[(json!(false), Silent), (json!(true), Lost)]),
+        "contents[].parts[].thoughtSignature" => by(&[(json!("c2ln"), Lost)]),
+        "contents[].parts[].inlineData" => marked(json!({"mimeType": "image/png", "data": "mark_er"})),
+        "contents[].parts[].fileData" => marked(json!({"mimeType": "image/png", "fileUri": "https://mark_er"})),
+        "contents[].parts[].functionCall" => marked(json!({"name": "mark_er"})),
+        "contents[].parts[].functionResponse" => marked(json!({"name": "f", "id": "mark_er"})),
+        "contents[].parts[].inlineData.mimeType" => {
+            by(&[(json!("image/mark_er"), Here("mark_er")), (json!("audio/wav"), Refused)])
+        }
+        "contents[].parts[].fileData.mimeType" => by(&[(json!("image/png"), Silent), (json!("audio/wav"), Refused)]),
+        "contents[].parts[].fileData.fileUri" => {
+            by(&[(json!("https://mark_er"), Here("mark_er")), (json!("gs://x"), Refused)])
+        }
+        "contents[].parts[].functionResponse.parts" => {
+            marked(json!([{"inlineData": {"mimeType": "image/png", "data": "mark_er"}}]))
+        }
+        "tools[].functionDeclarations" => marked(json!([{"name": "mark_er"}])),
+        "tools[].functionDeclarations[].name" => by(&[(json!("mark_er"), Here("mark_er")), (json!("mark.er"), Lost)]),
+        path if path.starts_with("tools[].") && matches!(fate, Fate::By(_)) => by(&[(of_type(row), Lost)]),
+        path if ["functionCall.id", "functionResponse.id", "functionCall.name"]
+            .iter()
+            .any(|end| path.ends_with(end)) =>
+        {
+            by(&[(json!("mark_er"), Here("mark_er"))])
+        }
+        _ => vec![(of_type(row), None)],
     }
 }
 

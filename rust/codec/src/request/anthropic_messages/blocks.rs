@@ -135,7 +135,7 @@ fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Ve
         "tool_use" => out.push(Part::Call(call(r, b)?)),
         "tool_result" => {
             let Some(id) = b.id else { return r.missing("tool_use_id") };
-            if b.is_error {
+            if b.is_error && !r.is_to(Protocol::GoogleGemini) {
                 r.loss(LossAction::Dropped, "is_error");
             }
             out.push(Part::Result(ToolResult { id, is_error: b.is_error, parts: b.inside, extra: None }));

@@ -107,7 +107,7 @@ fn output<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) -> R
     let mut open = r.object(s, &OUTPUT)?;
     while let Some(key) = r.next(s, &mut open)? {
         if key == "effort" {
-            o.effort = Some(r.string(s)?);
+            options::effort(r, s, o, "effort")?;
             continue;
         }
         r.enter("format");
@@ -140,7 +140,7 @@ fn tier<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) -> Res
 fn thinking<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) -> Res<()> {
     r.enter("thinking");
     let mut kind: Option<Str<'a>> = None;
-    let mut budget = None;
+    let (mut budget, mut omitted) = (None, false);
     let mut open = r.object(s, &THINKING)?;
     while let Some(key) = r.next(s, &mut open)? {
         match key {
@@ -155,14 +155,30 @@ fn thinking<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) ->
                 "summarized" if r.is_to(Protocol::OpenaiResponses) => {
                     o.summary = Some((Str::Own("auto".to_owned()), "thinking.display"));
                 }
-                "omitted" => {}
+                "omitted" => omitted = true,
+                _ if r.is_to(Protocol::GoogleGemini) => {}
                 _ => r.loss(LossAction::Dropped, "display"),
             },
         }
     }
     let Some(kind) = kind else { return r.missing("type") };
+    if r.is_to(Protocol::GoogleGemini) && matches!(&*kind.decode(), "enabled" | "adaptive") && !omitted {
+        o.summary = Some((Str::Own("auto".to_owned()), "thinking.display"));
+    }
     match &*kind.decode() {
         "enabled" if budget.is_none() => return r.missing("budget_tokens"),
+        "enabled" if r.is_to(Protocol::GoogleGemini) => {
+            if r.has(Flag::ThinkingBudget) {
+                o.thinking = budget.map(super::super::neutral::Thinking::Budget);
+            } else if o.effort.is_none() {
+                let word = Str::Own(options::effort_of(budget.unwrap_or_default()).to_owned());
+                r.loss(LossAction::Approximated, "budget_tokens");
+                options::effort_word(r, o, word, "budget_tokens");
+            }
+        }
+        "disabled" if r.is_to(Protocol::GoogleGemini) => {
+            options::effort_word(r, o, Str::Own("none".to_owned()), "type");
+        }
         "enabled" if !r.has(Flag::Effort) => r.loss(LossAction::Dropped, "budget_tokens"),
         "enabled" => {
             r.loss(LossAction::Approximated, "budget_tokens");

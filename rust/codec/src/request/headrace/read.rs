@@ -414,7 +414,7 @@ fn result<'a>(r: &mut Reader<'_>, p: Read<'a>, role: Role, depth: usize) -> Res<
         return r.refuse("type", "a result stands in a message of role tool");
     }
     let Some(id) = p.call_id else { return r.missing("call_id") };
-    if p.is_error && !r.is_to(Protocol::AnthropicMessages) {
+    if p.is_error && !matches!(r.target, Protocol::AnthropicMessages | Protocol::GoogleGemini) {
         r.loss(LossAction::Dropped, "is_error");
     }
     let parts = match p.parts {

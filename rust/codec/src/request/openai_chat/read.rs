@@ -12,7 +12,7 @@ use super::{
     ALLOWED, ALLOWED_TOOL, CALL, CALLED, CHOICE, CUSTOM, CUSTOM_FORMAT, DETAIL, FILE, FORMAT, FUNCTION, GRAMMAR, IMAGE,
     MARK, MESSAGE, NAMED, PART, SCHEMA, STREAM_OPTIONS, TOOL, TOP,
 };
-use crate::event::Protocol;
+use crate::event::{ContinuationForm, Protocol};
 use crate::json::{Kind, Scanner};
 use crate::loss::LossAction;
 
@@ -107,6 +107,8 @@ struct Read<'a> {
     /// Readable reasoning, and the field it stood in.
     thought: Option<(Str<'a>, &'static str)>,
     reasoning: Vec<Reasoning<'a>>,
+    /// Signatures with the id of the call that each stands on; without one it stands on the text.
+    signatures: Vec<(Option<String>, Reasoning<'a>)>,
 }
 
 fn message<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Read<'a>> {
@@ -129,7 +131,14 @@ fn message<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Read<'a>> {
                 r.leave();
             }
             "reasoning_details" => r.each(s, "reasoning_details", |r, s| {
-                m.reasoning.extend(detail(r, s)?);
+                match detail(r, s)? {
+                    Some((id, kept))
+                        if kept.kept.as_ref().is_some_and(|k| k.form == ContinuationForm::ThoughtSignature) =>
+                    {
+                        m.signatures.push((id, kept));
+                    }
+                    other => m.reasoning.extend(other.map(|(_, reasoning)| reasoning)),
+                }
                 Ok(())
             })?,
             "reasoning_content" => m.thought = Some((r.string(s)?, "reasoning_content")),
@@ -190,7 +199,14 @@ impl<'a> Read<'a> {
         parts.extend(self.reasoning.into_iter().map(Part::Reasoning));
         parts.append(&mut self.content);
         parts.extend(self.refusal.map(Part::Refusal));
-        parts.extend(self.calls.into_iter().map(Part::Call));
+        let mut signatures = std::mem::take(&mut self.signatures);
+        parts.extend(signatures.extract_if(.., |(id, _)| id.is_none()).map(|(_, kept)| Part::Reasoning(kept)));
+        for call in self.calls {
+            let own = |id: &Option<String>| id.as_deref().is_some_and(|id| id == call.id.decode());
+            let stand = signatures.extract_if(.., |(id, _)| own(id)).map(|(_, kept)| Part::Reasoning(kept));
+            parts.extend(stand.collect::<Vec<_>>());
+            parts.push(Part::Call(call));
+        }
         if let Some((name, input)) = self.function {
             // Its place names it: the same in every turn.
             let id = ids::item_id("call", &format!("{at}:{}", name.decode()));
@@ -348,7 +364,9 @@ fn called<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, text: &'static str) -> Re
     Ok((name, input))
 }
 
-fn detail<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Reasoning<'a>>> {
+/// An entry's reasoning, and the id of the call that it stands on.
+fn detail<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<(Option<String>, Reasoning<'a>)>> {
+    let mut id = None;
     let mut text: Option<(Str<'a>, &'static str)> = None;
     let mut kept: Option<Kept> = None;
     let mut open = r.object(s, &DETAIL)?;
@@ -357,6 +375,7 @@ fn detail<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Reasoning<'
             "text" | "summary" => text = Some((r.string(s)?, key)),
             "signature" => kept = r.unwrap(s.string()?, "signature"),
             "data" => kept = r.unwrap(s.string()?, "data"),
+            "id" => id = Some(r.string(s)?.decode().into_owned()),
             _ => {
                 s.skip()?;
             }
@@ -368,7 +387,7 @@ fn detail<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Reasoning<'
         }
         return Ok(None);
     }
-    Ok(Some(Reasoning { texts: text.into_iter().map(|(t, _)| t).collect(), kept }))
+    Ok(Some((id, Reasoning { texts: text.into_iter().map(|(t, _)| t).collect(), kept })))
 }
 
 fn tool<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Tool<'a>>> {
