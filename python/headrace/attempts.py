@@ -7,7 +7,8 @@
    A failure that is nobody's ends after one round. A pool's only member gets its second attempt before its mark takes
    effect: after `retry_after` where that is short, else after the backoff; where it is long the answer goes out now.
 5. A pooled connection that died unused is nobody's failure: the attempt is made again on a fresh one, once.
-6. The clock and the randomness are arguments.
+6. What the operator must mend (a redirect, a bot challenge of the provider's edge) is nobody's and is not repeated.
+7. The clock and the randomness are arguments.
 
 Never here: parsing, tools, sockets, a route to another provider.
 """
@@ -17,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from math import isfinite
+from typing import Any, Final, Literal, TypeAlias
 
-from headrace.credentials import Credential, Mark, Member, Pool, Status
+from headrace.credentials import Credential, Mark, Member, Pool, Status, emptied, read_limits
 from headrace.requests import (
     AttemptSpec,
     AwsKeys,
@@ -31,7 +33,17 @@ from headrace.requests import (
     SigV4,
 )
 
-__all__ = ["ROWS", "AttemptRecord", "Cause", "CredentialAttempts", "Row", "backoff", "cause_of", "pool_answer"]
+__all__ = [
+    "ROWS",
+    "AttemptRecord",
+    "Cause",
+    "CredentialAttempts",
+    "Row",
+    "backoff",
+    "cause_of",
+    "pool_answer",
+    "pool_kind",
+]
 
 Random: TypeAlias = Callable[[], float]
 
@@ -60,6 +72,8 @@ class Cause(Enum):
     MALFORMED = "malformed"
     ENDPOINT = "endpoint"
     STALE_CONNECTION = "stale_connection"
+    REDIRECTED = "redirected"
+    CHALLENGED = "challenged"
     CLIENT = "client"
 
 
@@ -89,6 +103,8 @@ ROWS: Final[Mapping[Cause, Row]] = {
     Cause.MALFORMED: Row(None),
     Cause.ENDPOINT: Row(None),
     Cause.STALE_CONNECTION: Row(None),
+    Cause.REDIRECTED: Row(None, others=False, again=False),
+    Cause.CHALLENGED: Row(None, others=False, again=False),
     Cause.CLIENT: Row(None, others=False, again=False),
 }
 
@@ -107,6 +123,7 @@ _BY_KIND: Final[Mapping[str, Cause]] = {
 #: Without a status, the connection's own failures.
 _BROKEN: Final = frozenset({"timeout", "transport", "stream_interrupted"})
 _FORBIDDEN_STATUS: Final = 403
+_REDIRECTS: Final = range(300, 400)
 
 
 def cause_of(failure: Failure, *, dead_codes: Collection[str] = ()) -> Cause:
@@ -116,6 +133,10 @@ def cause_of(failure: Failure, *, dead_codes: Collection[str] = ()) -> Cause:
     """
     error = failure.error
     kind = error.kind
+    if error.status in _REDIRECTS:
+        return Cause.REDIRECTED
+    if _challenge(failure.headers):
+        return Cause.CHALLENGED
     cause = _BY_KIND.get(kind, Cause.OVERLOADED)
     if kind == "auth":
         # Without a status (an error within a stream) nothing shows that the key itself was refused.
@@ -131,6 +152,11 @@ def cause_of(failure: Failure, *, dead_codes: Collection[str] = ()) -> Cause:
     return cause
 
 
+def _challenge(headers: Headers) -> bool:
+    """Whether the provider's edge wants to see a browser: it stops this machine, whatever the credential."""
+    return any(name.lower() == "cf-mitigated" and value.strip().lower() == "challenge" for name, value in headers)
+
+
 def backoff(round_: int, random: Random, *, base: float = BACKOFF_BASE_S, cap: float = BACKOFF_CAP_S) -> float:
     """Give a wait with full jitter: anything up to `base * 2**round`, `cap` at most."""
     return random() * min(cap, base * 2.0 ** min(round_, 32))
@@ -138,15 +164,28 @@ def backoff(round_: int, random: Random, *, base: float = BACKOFF_BASE_S, cap: f
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """What became of one attempt, for the ledger. Holds no secret."""
+    """What became of one attempt, for the ledger. Holds no secret.
+
+    - `credential`: its id; None where the provider takes none.
+    - `cause`, `kind`: why it failed, and the error's kind; None where it answered.
+    - `marked`: the state that its credential got.
+    - `next_in`: seconds that the next attempt waits; None: there is none.
+    - `began`, `ended`: Unix time.
+    """
 
     attempt: int
     credential: str | None
-    cause: Cause
+    cause: Cause | None
     status: int | None
     marked: Status | None
-    #: Seconds that the next attempt waits. None: there is none.
     next_in: float | None
+    provider: str = ""
+    model: str = ""
+    kind: str | None = None
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    began: float = 0.0
+    ended: float = 0.0
 
 
 class CredentialAttempts:
@@ -158,15 +197,20 @@ class CredentialAttempts:
     - `authorize`: writes a secret into headers, or gives the keys to sign with.
     - `conversation`: what affinity goes by.
     - `started`: when the request was whole; the total deadline counts from then, over all attempts.
+    - `before`: so many attempts of this request were made elsewhere.
+    - `ends`: when a deadline above this provider's own ends them all, in Unix time.
+    - `told`: headers for the client with a good answer.
     """
 
     __slots__ = (
         "_again",
         "_attempt",
         "_authorize",
+        "_began",
         "_conversation",
         "_credential",
         "_dead_codes",
+        "_ends",
         "_model",
         "_pool",
         "_prepared",
@@ -174,6 +218,7 @@ class CredentialAttempts:
         "_redone",
         "_round",
         "_started",
+        "_told",
         "_tried",
         "closed",
     )
@@ -187,6 +232,9 @@ class CredentialAttempts:
         started: float,
         conversation: str | None = None,
         dead_codes: Collection[str] = (),
+        before: int = 0,
+        ends: float | None = None,
+        told: Headers = (),
     ) -> None:
         self._pool = pool
         self._model = model
@@ -196,7 +244,10 @@ class CredentialAttempts:
         self._conversation = conversation
         self._dead_codes = dead_codes
         self._credential: Credential | None = None
-        self._attempt = 0
+        self._attempt = before
+        self._began = started
+        self._ends = ends
+        self._told = told
         self._round = 0
         self._tried: set[str] = set()
         self._again = True
@@ -236,12 +287,12 @@ class CredentialAttempts:
         """
         if self.closed or failure.attempt != self._attempt:
             raise ValueError(f"attempt {failure.attempt} is not running")
-        failed = self.credential
+        began = {"credential": self.credential, "began": min(self._began, now)}
         cause = cause_of(failure, dead_codes=self._dead_codes)
         if cause is Cause.STALE_CONNECTION:
             if not self._redone:
                 self._redone = True
-                self._note(failure, failed, cause, None, 0.0)
+                self._note(failure, None, 0.0, now, cause=cause, **began)
                 return self._spec(now=now, delay=0.0, fresh=True)
             cause = Cause.INTERRUPTED
         row = ROWS[cause]
@@ -249,11 +300,11 @@ class CredentialAttempts:
         wait = self._lone_wait(failure, row, now=now, random=random)
         if wait is not None:
             self._round += 1
-            self._note(failure, failed, cause, None, wait)
+            self._note(failure, None, wait, now, cause=cause, **began)
             return self._spec(now=now, delay=wait)
         marked = self._mark(failure, cause, now=now, random=random)
         spec = self._another(row, now=now, random=random) if row.others else None
-        self._note(failure, failed, cause, marked, None if spec is None else spec.delay)
+        self._note(failure, marked, None if spec is None else spec.delay, now, cause=cause, **began)
         if spec is not None:
             return spec
         self.closed = True
@@ -267,16 +318,35 @@ class CredentialAttempts:
         if self.closed:
             return
         self.closed = True
+        self.observe(failure.headers, now)
         cause = cause_of(failure, dead_codes=self._dead_codes)
         lone = len(self._pool) == 1 and cause in {Cause.INTERRUPTED, Cause.OVERLOADED, Cause.STALE_CONNECTION}
         marked = None if lone else self._mark(failure, cause, now=now, random=random)
-        self._note(failure, self.credential, cause, marked, None)
+        self._note(failure, marked, None, now, cause=cause)
 
-    def succeeded(self, *, now: float) -> None:
-        """Take note that the running attempt has answered."""
+    def left(self, *, now: float, status: int = 0, sent: int = 0, received: int = 0) -> None:
+        """Take note that the client left: of the provider nothing can be said."""
+        if not self.closed:
+            self.closed = True
+            self._records.append(self._record(status, "aborted", sent, received, now))
+
+    def succeeded(
+        self, *, now: float, status: int = 200, headers: Headers = (), sent: int = 0, received: int = 0
+    ) -> None:
+        """Take note that the running attempt has answered.
+
+        - `sent`, `received`: bytes to and from the provider.
+        """
         self.closed = True
+        self._records.append(self._record(status, None, sent, received, now))
+        self.observe(headers, now)
         if self._credential is not None:
             self._pool.succeeded(self._credential.id, self._model, now)
+
+    def observe(self, headers: Headers, now: float) -> None:
+        """Take note of what an answer's headers say of the credential's limits."""
+        if self._credential is not None and headers:
+            self._pool.observe(self._credential.id, self._model, headers, now)
 
     def _spec(self, *, now: float, delay: float, fresh: bool = False) -> AttemptSpec:
         self._attempt += 1
@@ -286,16 +356,24 @@ class CredentialAttempts:
         if prepared is None:
             raise ValueError("no attempt was begun")
         deadlines = prepared.deadlines
-        if deadlines.total is not None and self._attempt > 1:
-            deadlines = replace(deadlines, total=max(deadlines.total - (now + delay - self._started), 0.001))
+        ends = self._end()
+        if ends is not None and self._attempt > 1:
+            deadlines = replace(deadlines, total=max(ends - now - delay, 0.001))
         headers = prepared.headers
         signer = None
+        secrets: tuple[str, ...] = ()
         if self._credential is not None:
-            authorized = self._authorize(self._credential.secret)
+            secret = self._credential.secret
+            authorized = self._authorize(secret)
+            text = secret.reveal()
             if isinstance(authorized, AwsKeys):
                 signer = _signer(prepared, authorized)
+                more = (authorized.secret_access_key, authorized.session_token)
+                secrets = (text, *(one.reveal() for one in more if one is not None))
             else:
                 headers += authorized
+                secrets = (text, *(value for _, value in authorized if text not in value))
+        self._began = now + delay
         return AttemptSpec(
             method=prepared.method,
             url=prepared.url,
@@ -311,11 +389,19 @@ class CredentialAttempts:
             delay=delay,
             fresh_connection=fresh,
             signer=signer,
+            told=self._told,
+            secrets=secrets,
         )
 
-    def _in_time(self, delay: float, now: float) -> bool:
+    def _end(self) -> float | None:
+        """When the total deadline ends all attempts."""
         total = self._prepared.deadlines.total if self._prepared is not None else None
-        return total is None or now + delay - self._started < total
+        ends = [one for one in (self._ends, None if total is None else self._started + total) if one is not None]
+        return min(ends, default=None)
+
+    def _in_time(self, delay: float, now: float) -> bool:
+        ends = self._end()
+        return ends is None or now + delay < ends
 
     def _lone_wait(self, failure: Failure, row: Row, *, now: float, random: Random) -> float | None:
         """How long a pool's only member waits for its second attempt. None: it gets none."""
@@ -356,14 +442,32 @@ class CredentialAttempts:
             return None
         scope = self._model if row.scope == "model" else None
         failures = self._pool.failures(self._credential.id, model=scope) + 1
-        mark = _mark_for(cause, failure.error.kind, failure.error.retry_after_s, failures, now=now, random=random)
+        hint = _hint(failure, now)
+        mark = _mark_for(cause, failure.error.kind, hint, failures, now=now, random=random)
         self._pool.mark(self._credential.id, mark, model=scope)
         return mark.status
 
-    def _note(
-        self, failure: Failure, credential: str | None, cause: Cause, marked: Status | None, next_in: float | None
-    ) -> None:
-        self._records.append(AttemptRecord(failure.attempt, credential, cause, failure.error.status, marked, next_in))
+    def _note(self, failure: Failure, marked: Status | None, next_in: float | None, now: float, **facts: Any) -> None:
+        error = failure.error
+        record = self._record(error.status, error.kind, failure.bytes_sent, failure.bytes_received, now)
+        self._records.append(replace(record, attempt=failure.attempt, marked=marked, next_in=next_in, **facts))
+
+    def _record(self, status: int | None, kind: str | None, sent: int, received: int, now: float) -> AttemptRecord:
+        return AttemptRecord(
+            attempt=self._attempt,
+            credential=self.credential,
+            cause=None,
+            status=status,
+            marked=None,
+            next_in=None,
+            provider=self._pool.provider,
+            model=self._model,
+            kind=kind,
+            bytes_sent=sent,
+            bytes_received=received,
+            began=min(self._began, now),
+            ended=now,
+        )
 
     def _answer(self, failure: Failure, cause: Cause, now: float) -> Refusal:
         members = self._pool.members(self._model, now)
@@ -372,6 +476,8 @@ class CredentialAttempts:
             if answer.status == 429:  # noqa: PLR2004 - the pool's own answer; else the failure says more
                 return answer
         error = failure.error
+        if cause in _OPERATORS:
+            return _operators(cause, failure, self._pool.provider)
         hint = error.retry_after_s
         return Refusal(
             status=502,
@@ -397,6 +503,34 @@ def _signer(prepared: PreparedRequest, keys: AwsKeys) -> SigV4:
     )
 
 
+_OPERATORS: Final = frozenset({Cause.REDIRECTED, Cause.CHALLENGED})
+
+
+def _operators(cause: Cause, failure: Failure, provider: str) -> Refusal:
+    """Say what only the operator can mend. No client's request is at fault."""
+    if cause is Cause.REDIRECTED:
+        message = (
+            f"the provider {provider!r} answered {failure.error.status}, a redirect, and none is followed with a "
+            "credential: set its base_url to the address where it serves"
+        )
+    else:
+        ray = next((value for name, value in failure.headers if name.lower() == "cf-ray"), "")
+        message = (
+            f"the bot protection in front of the provider {provider!r} stopped this machine (a Cloudflare challenge"
+            f"{f', cf-ray {ray}' if ray else ''}): check that its base_url is the API's, or have this address allowed"
+        )
+    return Refusal(status=502, code="upstream_response_failed", message=message, should_retry=False)
+
+
+def _hint(failure: Failure, now: float) -> float | None:
+    """How long the provider says to wait: in so many words, or by the reset of the bucket that is empty."""
+    hint = failure.error.retry_after_s
+    if hint is not None and isfinite(hint) and hint > 0:
+        return float(hint)
+    reset = emptied(read_limits(failure.headers, now), now) if failure.headers else None
+    return reset - now if reset is not None else None
+
+
 def _mark_for(cause: Cause, kind: str, hint: float | None, failures: int, *, now: float, random: Random) -> Mark:
     doubled = 2.0 ** min(failures - 1, 16)
     if cause is Cause.UNAUTHORIZED:
@@ -404,18 +538,25 @@ def _mark_for(cause: Cause, kind: str, hint: float | None, failures: int, *, now
     if cause is Cause.QUOTA:
         return Mark.exhausted(kind, now + hint if hint else None, now, failures=failures)
     if cause is Cause.INTERRUPTED:
-        return Mark.cooling(kind, now + INTERRUPTED_S, failures=failures)
+        return Mark.cooling(kind, now + INTERRUPTED_S, now, failures=failures)
     cap = OVERLOAD_CAP_S if cause is Cause.OVERLOADED else RATE_LIMIT_CAP_S
     # Half of the wait is jitter: members that failed together must not come back together.
     wait = min(cap, doubled) * (0.5 + 0.5 * random())
     if hint:
         wait = min(hint, OVERLOAD_CAP_S) if cause is Cause.OVERLOADED else hint
-    return Mark.cooling(kind, now + wait, failures=failures)
+    return Mark.cooling(kind, now + wait, now, failures=failures)
+
+
+def pool_kind(members: tuple[Member, ...]) -> str:
+    """Name the kind of failure that a pool without a ready member amounts to: that of the member that is back first."""
+    waiting = [one for one in members if one.until is not None]
+    first = min(waiting, key=lambda one: one.until or 0.0, default=members[0] if members else None)
+    return first.reason if first is not None and first.reason else "unknown"
 
 
 def pool_answer(provider: str, members: tuple[Member, ...], *, now: float) -> Refusal:
     """Answer for a pool of which no member is ready: each member's safe status, and when to come back if known."""
-    told = "; ".join(str(member) for member in members)
+    told = "; ".join(member.told for member in members)
     waits = [member.until for member in members if member.until is not None]
     retry_at = min(waits, default=None)
     limited = any(member.reason in {"rate_limit", "quota"} for member in members)

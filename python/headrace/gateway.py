@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace import calls
-from headrace.attempts import CredentialAttempts
+from headrace.breaker import Breakers
 from headrace.keys import GatewayKey, KeyRing
 from headrace.requests import (
     Answer,
@@ -25,22 +25,21 @@ from headrace.requests import (
     Gathered,
     Plan,
     Refusal,
-    Relay,
     Request,
     RuntimeMap,
     Settlement,
 )
-from headrace.resolver import Resolver, Target, compile_rows
-from headrace.selectors import Pattern
+from headrace.resolver import Resolver, compile_rows
+from headrace.routes import Prepare, Ready, RouteAttempts, Rule
+from headrace.selectors import Pattern, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.config import Config
     from headrace.credentials import Pool
-    from headrace.events import ProviderErrorEvent
     from headrace.registry import Registry
-    from headrace.resolver import Row
+    from headrace.resolver import Row, Target
 
 __all__ = ["Gateway"]
 
@@ -59,18 +58,10 @@ class _Tables:
 
     resolver: Resolver
     keys: KeyRing
+    #: Fallback chains, by profile with its binding.
+    rules: Mapping[str, tuple[Rule, ...]]
     #: The model lists, written once: of OpenAI's shape and of Anthropic's.
     lists: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A planned request until its settlement."""
-
-    attempts: CredentialAttempts
-    runtime: RuntimeMap
-    client: str
-    call: calls.Opened | None = None
 
 
 class Gateway:
@@ -99,7 +90,8 @@ class Gateway:
         self._salt = salt
         self._demo_url = demo_url
         self._token = 0
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, RouteAttempts] = {}
+        self._breakers = Breakers()
         self._tables = self._compile(config, {})
 
     @property
@@ -111,6 +103,13 @@ class Gateway:
     def running(self) -> int:
         """How many planned requests have not been settled."""
         return len(self._running)
+
+    def way(self, token: int) -> RouteAttempts:
+        """Give the way of a running request: its target, attempts and steps.
+
+        - Raises `KeyError`: no such request is running.
+        """
+        return self._running[token]
 
     def reload(self, config: Config) -> None:
         """Take another checked configuration. Requests under way go on as they were planned."""
@@ -149,7 +148,7 @@ class Gateway:
         - Raises `KeyError`: no such call is running.
         """
         opened = self._running[token].call
-        if opened is None:
+        if not isinstance(opened, calls.Opened):
             raise KeyError(token)
         return opened
 
@@ -166,8 +165,8 @@ class Gateway:
         - Raises `KeyError`: no such request is running.
         """
         running = self._running[failure.token]
-        step = running.attempts.next(failure, now=self._clock(), random=self._random)
-        self._log_last(failure.token, running, failure.error)
+        step = running.next(failure, now=self._clock(), random=self._random)
+        self._log_last(failure, running, step)
         return _in_words_of(running.client, step) if isinstance(step, Refusal) else step
 
     def settle(self, settlement: Settlement) -> None:
@@ -176,11 +175,23 @@ class Gateway:
         if running is None:
             _LOG.warning("a settlement names request %d, which is not running", settlement.token)
             return
-        attempts = running.attempts
-        error = settlement.error
+        now, error = self._clock(), settlement.error
         if error is None:
-            attempts.succeeded(now=self._clock())
-        elif error.kind != "aborted" and not attempts.closed:
+            running.succeeded(
+                now=now,
+                status=settlement.status,
+                headers=settlement.headers,
+                sent=settlement.bytes_sent,
+                received=settlement.bytes_received,
+            )
+        elif error.kind == "aborted":
+            running.attempts.left(
+                now=now,
+                status=settlement.status,
+                sent=settlement.bytes_sent,
+                received=settlement.bytes_received,
+            )
+        elif not running.attempts.closed:
             seen = Failure(
                 token=settlement.token,
                 attempt=settlement.attempts,
@@ -189,8 +200,8 @@ class Gateway:
                 bytes_sent=settlement.bytes_sent,
                 bytes_received=settlement.bytes_received,
             )
-            attempts.interrupted(seen, now=self._clock(), random=self._random)
-            self._log_last(settlement.token, running, error)
+            running.interrupted(seen, now=now, random=self._random)
+            self._log_last(seen, running, None)
 
     def models(self, protocol: str) -> Answer:
         """List the names that may be asked for, in the shape of the client's protocol."""
@@ -212,71 +223,87 @@ class Gateway:
         )
         if isinstance(target, Refusal):
             return target
-        now = self._clock()
-        row, wire = target.row, target.wire
-        if wire.run is not None:
-            return calls.Own(call, wire.run, self._tables.resolver.runtime(target, None))
-        attempts = CredentialAttempts(
-            pool=row.pool,
-            model=target.model,
-            authorize=row.definition.authorize,
-            started=now,
-            conversation=_conversation(request, key) if request is not None and len(row.pool) > 1 else None,
-            dead_codes=row.definition.dead_codes,
-        )
-        refused = attempts.choose(now=now, random=self._random)
-        if refused is not None:
-            return refused
-        runtime = self._tables.resolver.runtime(target, attempts.credential)
-        opened = calls.Opened(call, wire, target.model)
-        prepared = opened.prepare(runtime)
-        if isinstance(prepared, Refusal):
-            return prepared
-        self._token += 1
-        self._running[self._token] = _Running(attempts, runtime, calls.CLIENT, opened)
-        spec = attempts.begin(prepared, now=now)
-        return Plan(token=self._token, spec=spec, client_protocol=calls.CLIENT, relay=opened.relay)
+        resolver = self._tables.resolver
+        if target.wire.run is not None:
+            return calls.Own(call, target.wire.run, resolver.runtime(target, None))
+        way: RouteAttempts
+
+        def prepare(found: Target, runtime: RuntimeMap) -> Ready | Refusal:
+            opened = calls.Opened(call, found.wire, found.model)
+            prepared = opened.prepare(runtime)
+            if isinstance(prepared, Refusal):
+                return prepared
+            way.call = opened
+            return prepared, opened.relay
+
+        way = self._way(target, prepare, calls.CLIENT, None if request is None else _conversation(request, key))
+        return self._begin(way)
 
     def _plan(self, request: Request, key: GatewayKey | None, target: Target, *, path: str = "") -> Plan | Refusal:
-        now = self._clock()
-        row, wire = target.row, target.wire
-        client = request.protocol or wire.protocol
-        attempts = CredentialAttempts(
-            pool=row.pool,
-            model=target.model,
-            authorize=row.definition.authorize,
-            started=now,
-            conversation=_conversation(request, key) if len(row.pool) > 1 else None,
-            dead_codes=row.definition.dead_codes,
-        )
-        refused = attempts.choose(now=now, random=self._random)
-        if refused is not None:
-            return _in_words_of(client, refused)
-        runtime = self._tables.resolver.runtime(target, attempts.credential)
-        prepared = wire.prepare(runtime, request)
-        relay: Relay = "verbatim" if wire.protocol == client else "normalised"
-        if path:
-            prepared = replace(prepared, url=prepared.url + path)
-            relay = "opaque"
-        spec = attempts.begin(prepared, now=now)
-        self._token += 1
-        self._running[self._token] = _Running(attempts, runtime, client)
-        return Plan(token=self._token, spec=spec, client_protocol=client, relay=relay)
+        client = request.protocol or target.wire.protocol
 
-    def _log_last(self, token: int, running: _Running, error: ProviderErrorEvent) -> None:
-        record = running.attempts.records[-1]
+        def prepare(found: Target, runtime: RuntimeMap) -> Ready:
+            prepared = found.wire.prepare(runtime, request)
+            if path:
+                return replace(prepared, url=prepared.url + path), "opaque"
+            return prepared, "verbatim" if found.wire.protocol == client else "normalised"
+
+        way = self._way(target, prepare, client, _conversation(request, key), request=request, routed=not path)
+        return self._begin(way)
+
+    def _way(
+        self,
+        target: Target,
+        prepare: Prepare,
+        client: str,
+        conversation: str | None,
+        *,
+        request: Request | None = None,
+        routed: bool = True,
+    ) -> RouteAttempts:
+        tables = self._tables
+        return RouteAttempts(
+            target,
+            prepare,
+            client=client,
+            resolver=tables.resolver,
+            rules=tables.rules.get(target.profile or "", ()) if routed else (),
+            breakers=self._breakers,
+            now=self._clock(),
+            conversation=conversation,
+            has_images=(lambda: request.has_images) if request is not None else None,
+        )
+
+    def _begin(self, way: RouteAttempts) -> Plan | Refusal:
+        plan = way.begin(self._token + 1, now=self._clock(), random=self._random)
+        if isinstance(plan, Refusal):
+            return _in_words_of(way.client, plan)
+        self._token += 1
+        self._running[self._token] = way
+        return plan
+
+    def _log_last(self, failure: Failure, running: RouteAttempts, step: AttemptSpec | Refusal | None) -> None:
+        record = next(one for one in reversed(running.records) if one.attempt == failure.attempt)
+        error = failure.error
+        cause = record.cause.value if record.cause is not None else "ended"
         # A connection's failure is told in the kernel's own words; any other message may be the provider's.
-        why = f"{record.cause.value}, {error.message}" if error.kind == "transport" else record.cause.value
+        why = f"{cause}, {error.message}" if error.kind == "transport" else cause
+        if not isinstance(step, AttemptSpec):
+            follows = "answered"
+        elif record.next_in is None:
+            follows = f"then {running.hops[-1]}"
+        else:
+            follows = f"again in {step.delay:.2f} s"
         _LOG.info(
             "request %d, attempt %d at %s/%s: %s (status %s), %s, %s",
-            token,
+            failure.token,
             record.attempt,
-            running.runtime.provider,
+            record.provider,
             record.credential or "-",
             why,
             record.status,
             f"credential {record.marked}" if record.marked else "no mark",
-            "answered" if record.next_in is None else f"again in {record.next_in:.2f} s",
+            follows,
         )
 
     def _compile(self, config: Config, before: Mapping[str, Row]) -> _Tables:
@@ -292,7 +319,11 @@ class Gateway:
             ),
             salt=self._salt,
         )
-        return _Tables(resolver, keys, _lists(resolver))
+        rules: dict[str, tuple[Rule, ...]] = {}
+        for route in config.routes:
+            profile = str(parse(route.profile) or route.profile)
+            rules[profile] = (*rules.get(profile, ()), Rule(route.to, frozenset(route.on)))
+        return _Tables(resolver, keys, rules, _lists(resolver))
 
 
 def _continued(row: Row, pool: Pool) -> Row:

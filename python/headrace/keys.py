@@ -1,6 +1,6 @@
 """The gateway's own keys: who asks, and for which models.
 
-1. A key is shown as a Bearer token or as `x-api-key`. Both may be there if they are the same.
+1. A key is shown as a Bearer token or as `x-api-key`. Several may be there if they are the same.
 2. What a comparison's time could tell is of no use: both sides are hashed under a secret salt of this process and only
    hashes are compared, so that nobody outside can steer or read what a lookup sees.
 3. No answer says more than that a key is missing, unknown or not allowed this model.
@@ -90,11 +90,13 @@ class KeyRing:
 
 
 def _shown(request: Request) -> list[str]:
+    """Give every key that is shown: of two headers of one name, a proxy may have looked at the other one."""
     shown = []
-    scheme, _, token = (request.header("authorization") or "").partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        shown.append(token.strip())
-    plain = (request.header("x-api-key") or "").strip()
-    if plain:
-        shown.append(plain)
+    for name, value in request.headers_named(("authorization", "x-api-key")):
+        text = value.strip()
+        if name == "authorization":
+            scheme, _, token = text.partition(" ")
+            text = token.strip() if scheme.lower() == "bearer" else ""
+        if text:
+            shown.append(text)
     return shown

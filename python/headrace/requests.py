@@ -307,6 +307,12 @@ class AttemptSpec:
     """Not over a pooled connection: the last one had died in the pool."""
     signer: SigV4 | None = None
     """Signs the request, beside or instead of the headers' authorisation."""
+    relay: Relay | None = None
+    """How the answer is relayed, where that is not the plan's: another provider may speak another protocol."""
+    told: Headers = ()
+    """For the client, with a good answer."""
+    secrets: tuple[str, ...] = ()
+    """What must not stand in an error that anybody reads."""
 
     def __repr__(self) -> str:
         return f"AttemptSpec(#{self.attempt} {self.method} {_site(self.url)}, {self.protocol}, delay={self.delay:g})"

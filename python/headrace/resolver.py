@@ -11,12 +11,14 @@ Never here: the choice of a credential, a fallback after a failure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
+from headrace.breaker import BreakerPolicy
 from headrace.catalogue import Facts
 from headrace.credentials import Credential, Pool
-from headrace.requests import Deadlines, Refusal, RuntimeMap
+from headrace.requests import Deadlines, Headers, Refusal, RuntimeMap
 from headrace.selectors import Explicit, Names, Route, Unresolved, parse
 
 if TYPE_CHECKING:
@@ -26,12 +28,14 @@ if TYPE_CHECKING:
     from headrace.plugins import Capability, ProviderDefinition
     from headrace.registry import Registry
 
-__all__ = ["LANGUAGE_MODEL", "VISION", "Resolver", "Row", "Target", "compile_rows"]
+__all__ = ["HEADER_TEXT", "LANGUAGE_MODEL", "VISION", "Resolver", "Row", "Target", "compile_rows"]
 
 LANGUAGE_MODEL: Final = "language_model"
 VISION: Final = "vision_fallback"
 #: Targets and runtime maps that are kept: a deployment's names times its credentials, and then some.
 KEPT: Final = 4096
+#: What of a model's name a header may hold as it is, beside letters and digits; a comma stands between values.
+HEADER_TEXT: Final = "/:@!$&'()*+=~._-"
 _PROTOCOLS: Final = ("openai_chat", "openai_responses", "anthropic_messages")
 _EXPLICIT: Final = frozenset({"embeddings", "rerank"})
 
@@ -46,6 +50,7 @@ class Row:
     settings: Any
     deadlines: Deadlines
     pool: Pool
+    breaker: BreakerPolicy
     #: Client protocol to the wire that serves it best; empty where the provider has no language model.
     wires: Mapping[str, Capability]
     #: Capability to its best wire.
@@ -66,6 +71,7 @@ class Target:
     - `profile`: the profile, with its binding, by which it was reached.
     - `blind`: the model is known to take no images.
     - `instead_of`: the model that a request with images was meant for, as `provider_id/model`.
+    - `told`: headers that tell the client which model answers.
     """
 
     row: Row
@@ -76,6 +82,7 @@ class Target:
     profile: str | None = None
     blind: bool = False
     instead_of: str | None = None
+    told: Headers = ()
 
     @property
     def name(self) -> str:
@@ -194,7 +201,8 @@ class Resolver:
     def _target(self, row: Row, wire: Capability, route: Route, asked: str) -> Target:
         facts = self.facts.of(row.definition.kind, row.id, route.model)
         blind = facts.blind and route.capability == LANGUAGE_MODEL
-        return Target(row, wire, route.model, route.capability, asked, route.profile, blind)
+        told = (("x-headrace-model", quote(f"{row.id}/{route.model}", safe=HEADER_TEXT)),)
+        return Target(row, wire, route.model, route.capability, asked, route.profile, blind, told=told)
 
     def _seeing(self, target: Target, subject: str | None, client: str | None) -> Target | Refusal:
         found = self.resolve(VISION, LANGUAGE_MODEL, subject, client=client)
@@ -205,9 +213,7 @@ class Resolver:
                 f"{VISION!r} {why}; leave the images out, bind {VISION!r} to a model that takes them, or correct "
                 f'[catalogue."{target.name}"]'
             )
-        return Target(
-            found.row, found.wire, found.model, found.capability, target.asked, found.profile, instead_of=target.name
-        )
+        return replace(found, asked=target.asked, instead_of=target.name)
 
     def _unnamed(self, capability: str) -> Refusal:
         if capability in self._defaults:
@@ -258,6 +264,7 @@ def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
             strategy=row.pool.strategy,
             affinity=row.pool.affinity,
         ),
+        breaker=BreakerPolicy(row.breaker.failures, row.breaker.open, row.breaker.fail_fast),
         wires={client: best.get(client, speaks[0]) for client in _PROTOCOLS} if speaks else {},
         able=able,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import Reloader, find, from_environment, guess, load, stamp_of
 from headrace.registry import Registry
-from headrace.selectors import check_names, explicit_fault
+from headrace.selectors import PROFILES, Profile, check_names, explicit_fault, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,18 @@ def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
         fault = explicit_fault(target, frozenset(ids), like) if target is not None else None
         if fault is not None:
             found.append((("defaults", name), fault))
+    bound = {str(parse(name) or name) for name in config.bindings}
+    bound |= {str(parse(name) or name) for one in config.subjects.values() for name in one.bindings}
+    for at, route in enumerate(config.routes):
+        if not isinstance(parse(route.profile), Profile):
+            message = f"{route.profile!r} is no profile; use one of {', '.join(PROFILES)}, or PROFILE.NAME"
+            found.append((("routes", at, "profile"), message))
+        elif str(parse(route.profile)) not in bound:
+            found.append((("routes", at, "profile"), "nothing is bound to it; bind it in [profiles]"))
+        for index, target in enumerate(route.to):
+            fault = explicit_fault(target, frozenset(ids), like)
+            if fault is not None:
+                found.append((("routes", at, "to", index), fault))
     return found
 
 

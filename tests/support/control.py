@@ -78,12 +78,22 @@ class FakeError:
     message: str | None = None
 
 
-def failure(kind: str, *, attempt: int = 1, token: int = 1, reused: bool = False, received: int = 0, **facts: Any):
+def failure(
+    kind: str,
+    *,
+    attempt: int = 1,
+    token: int = 1,
+    reused: bool = False,
+    received: int = 0,
+    headers: tuple[tuple[str, str], ...] = (),
+    **facts: Any,
+):
     """An attempt that failed."""
     return Failure(
         token=token,
         attempt=attempt,
         error=FakeError(kind, **facts),
+        headers=headers,
         bytes_sent=100,
         bytes_received=received,
         reused_socket=reused,

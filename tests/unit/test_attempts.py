@@ -97,6 +97,8 @@ CAUSES = [
     ("content_filter", {"status": 400}, Cause.CLIENT),
     ("unsupported_feature", {"status": 501}, Cause.CLIENT),
     ("aborted", {"status": 499}, Cause.CLIENT),
+    ("bad_request", {"status": 307}, Cause.REDIRECTED),
+    ("auth", {"status": 403, "headers": (("CF-Mitigated", "challenge"),)}, Cause.CHALLENGED),
 ]
 
 
@@ -195,7 +197,7 @@ def test_an_exhausted_pool_answers_429_with_safe_states_and_a_time_if_known():
     run.fail("rate_limit", status=429, retry_after_s=40.0)
     answer = run.fail("auth", status=401)
     assert (answer.status, answer.code) == (429, "credential_pool_exhausted")
-    assert "c0 cooling (rate_limit); c1 dead (auth)" in answer.message
+    assert "c0 cooling (rate_limit) until 1970-01-12T13:47:20Z; c1 dead (auth)" in answer.message
     assert answer.retry_at == NOW + 40
     assert answer.should_retry is True
     assert answer.error is None

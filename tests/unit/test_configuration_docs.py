@@ -12,6 +12,7 @@ import pytest
 from support.control import FakeRequest
 
 from headrace.config import (
+    BreakerTable,
     Config,
     Credential,
     DeadlineTable,
@@ -20,6 +21,7 @@ from headrace.config import (
     ModelTable,
     PoolTable,
     Provider,
+    RouteTable,
     Server,
     Store,
     Subject,
@@ -38,6 +40,8 @@ TABLES = [
     ("### `[[providers.credentials]]`", Credential),
     ("### `[providers.pool]`", PoolTable),
     ("### `[providers.deadlines]`", DeadlineTable),
+    ("### `[providers.breaker]`", BreakerTable),
+    ("## `[[routes]]`", RouteTable),
     ("Of `openai`:", openai.Settings),
     ("Of `anthropic`:", anthropic.Settings),
     ("Of `openai_compatible` and the vendors:", openai_compatible.Settings),
@@ -100,10 +104,10 @@ def test_every_table_is_told(text):
 
 
 def test_the_example_is_a_configuration(text, tmp_path):
-    (example,) = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    example, route = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     registry = Registry(tuple)
     config = parse(
-        example,
+        example + route.replace('"other/', '"acme/').replace('"third/', '"acme/'),
         name="example.toml",
         folder=tmp_path,
         environ={"ACME_KEY": "sk-a", "TEAM_A_KEY": "sk-t"},

@@ -27,7 +27,7 @@ def taken(from_pool, times=1, now=NOW, seed=1, **options):
 
 
 def test_marks_end_by_themselves_or_never():
-    cooling = Mark.cooling("rate_limit", NOW + 10)
+    cooling = Mark.cooling("rate_limit", NOW + 10, NOW)
     assert cooling.at(NOW) is Status.COOLING
     assert cooling.at(NOW + 10) is Status.READY
     told = Mark.exhausted("quota", NOW + 100, NOW)
@@ -41,7 +41,7 @@ def test_marks_end_by_themselves_or_never():
 
 
 def test_the_worst_mark_counts():
-    marks = (Mark.cooling("a", NOW + 5), Mark.exhausted("b", NOW + 2, NOW), Mark.cooling("c", NOW + 9))
+    marks = (Mark.cooling("a", NOW + 5, NOW), Mark.exhausted("b", NOW + 2, NOW), Mark.cooling("c", NOW + 9, NOW))
     assert worst(marks, NOW).reason == "b"
     assert worst(marks, NOW + 3).reason == "c"
     assert worst((), NOW) is READY
@@ -50,7 +50,7 @@ def test_the_worst_mark_counts():
 def test_fill_first_takes_the_first_that_is_ready():
     members = pool()
     assert taken(members, 3) == ["c0", "c0", "c0"]
-    members.mark("c0", Mark.cooling("x", NOW + 1))
+    members.mark("c0", Mark.cooling("x", NOW + 1, NOW))
     assert taken(members, 2) == ["c1", "c1"]
     assert taken(members, now=NOW + 1) == ["c0"]
 
@@ -64,7 +64,7 @@ def test_round_robin_goes_on_where_it_was():
 
 def test_least_used_levels_out():
     members = pool(strategy="least_used")
-    members.mark("c2", Mark.cooling("x", NOW + 1))
+    members.mark("c2", Mark.cooling("x", NOW + 1, NOW))
     assert taken(members, 4) == ["c0", "c1", "c0", "c1"]
     assert taken(members, 2, now=NOW + 1) == ["c2", "c2"]
 
@@ -91,7 +91,7 @@ def test_no_member_is_taken_that_is_not_ready(strategy, marks, later, conversati
     members = pool(4, strategy)
     taken(members, 2, conversation="t1")
     for at, model, seconds in marks:
-        members.mark(f"c{at}", Mark.cooling("x", NOW + seconds), model=model)
+        members.mark(f"c{at}", Mark.cooling("x", NOW + seconds, NOW), model=model)
     now = NOW + later
     (choice,) = taken(members, now=now, conversation=conversation, without=("c3",))
     ready = {one.id for one in members.members("m", now) if one.status is Status.READY} - {"c3"}
@@ -102,7 +102,7 @@ def test_a_conversation_stays_before_any_strategy():
     members = pool(strategy="round_robin")
     assert taken(members, 3, conversation="a") == ["c0", "c0", "c0"]
     assert taken(members, 2, conversation="b") == ["c1", "c1"]
-    members.mark("c0", Mark.cooling("x", NOW + 1))
+    members.mark("c0", Mark.cooling("x", NOW + 1, NOW))
     assert taken(members, 1, conversation="a") == ["c2"]
     # It has moved, and stays where its cache now is.
     assert taken(members, 2, now=NOW + 5, conversation="a") == ["c2", "c2"]
@@ -122,7 +122,7 @@ def test_conversations_are_forgotten_in_the_end(monkeypatch):
 
 def test_a_mark_on_a_model_leaves_the_others():
     members = pool(1)
-    members.mark("c0", Mark.cooling("rate_limit", NOW + 5), model="m")
+    members.mark("c0", Mark.cooling("rate_limit", NOW + 5, NOW), model="m")
     assert taken(members) == [None]
     assert members.choose("n", now=NOW, random=random.random).id == "c0"
     (told,) = members.members("m", NOW)
@@ -139,7 +139,7 @@ def test_a_mark_on_nobody_is_none():
 
 def test_an_answer_forgets_old_failures_and_no_new_mark():
     members = pool(1)
-    members.mark("c0", Mark.cooling("x", NOW + 5, failures=3), model="m")
+    members.mark("c0", Mark.cooling("x", NOW + 5, NOW, failures=3), model="m")
     members.succeeded("c0", "m", NOW + 1)
     assert members.failures("c0", model="m") == 3
     members.succeeded("c0", "m", NOW + 5)
@@ -154,8 +154,8 @@ def test_a_pool_of_nobody_has_nobody():
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_was_learnt_goes_over_to_the_same_members(strategy):
     before = pool(4, strategy)
-    before.mark("c0", Mark.cooling("x", NOW + 50))
-    before.mark("c1", Mark.cooling("x", NOW + 50))
+    before.mark("c0", Mark.cooling("x", NOW + 50, NOW))
+    before.mark("c1", Mark.cooling("x", NOW + 50, NOW))
     before.mark("c2", Mark.dead("auth"))
     after = Pool(
         "acme",
@@ -178,6 +178,6 @@ def test_a_pool_serves_as_one_that_is_the_same():
 def test_the_dead_are_revived_and_nobody_else():
     members = pool()
     members.mark("c0", Mark.dead("auth"))
-    members.mark("c1", Mark.cooling("x", NOW + 5))
+    members.mark("c1", Mark.cooling("x", NOW + 5, NOW))
     members.revive()
     assert [one.status for one in members.members("m", NOW)] == ["ready", "cooling", "ready"]

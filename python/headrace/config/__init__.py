@@ -11,6 +11,8 @@ from headrace.config._errors import ConfigurationError, Problem
 from headrace.config._load import Check, Source, find, is_loopback, load, parse
 from headrace.config._reload import Reloader, stamp_of
 from headrace.config._schema import (
+    DEFAULT_ON,
+    BreakerTable,
     Config,
     Credential,
     DeadlineTable,
@@ -19,6 +21,7 @@ from headrace.config._schema import (
     ModelTable,
     PoolTable,
     Provider,
+    RouteTable,
     Server,
     Store,
     Subject,
@@ -28,6 +31,8 @@ from headrace.config._schema import (
 )
 
 __all__ = [
+    "DEFAULT_ON",
+    "BreakerTable",
     "Check",
     "Config",
     "ConfigurationError",
@@ -40,6 +45,7 @@ __all__ = [
     "Problem",
     "Provider",
     "Reloader",
+    "RouteTable",
     "Server",
     "Source",
     "Store",

@@ -22,6 +22,8 @@ from annotated_types import Ge, Gt, Le, MinLen
 from headrace.requests import Secret
 
 __all__ = [
+    "DEFAULT_ON",
+    "BreakerTable",
     "Config",
     "Credential",
     "DeadlineTable",
@@ -30,6 +32,7 @@ __all__ = [
     "ModelTable",
     "PoolTable",
     "Provider",
+    "RouteTable",
     "Server",
     "Store",
     "Subject",
@@ -42,6 +45,33 @@ Path: TypeAlias = tuple[str | int, ...]
 Seconds: TypeAlias = Annotated[float, Gt(0)]
 Dollars: TypeAlias = Annotated[float, Ge(0)]
 Modality: TypeAlias = Literal["text", "image", "audio", "video", "file", "embedding"]
+RouteKind: TypeAlias = Literal[
+    "auth",
+    "rate_limit",
+    "quota",
+    "timeout",
+    "overloaded",
+    "bad_request",
+    "context_length",
+    "content_filter",
+    "stream_interrupted",
+    "unsupported_feature",
+    "malformed_tool_call",
+    "transport",
+    "unknown",
+]
+#: What another provider may do better.
+DEFAULT_ON: Final[tuple[RouteKind, ...]] = (
+    "auth",
+    "rate_limit",
+    "quota",
+    "timeout",
+    "overloaded",
+    "stream_interrupted",
+    "transport",
+    "malformed_tool_call",
+    "unknown",
+)
 #: A profile's binding, or a table of its named ones.
 Bindings: TypeAlias = dict[str, str | dict[str, str]]
 _FORBID: Final = {"extra": "forbid", "use_attribute_docstrings": True}
@@ -115,6 +145,20 @@ class PoolTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerTable:
+    """When a model that fails again and again is left alone, so that a route goes past it at once."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    failures: Annotated[int, Ge(0)] = 5
+    """Attempts that failed in a row, by the provider's own fault; 0 for never."""
+    open: Seconds = 10.0
+    """Seconds until it is tried again; twice as long each time that fails, up to 300."""
+    fail_fast: bool = False
+    """Answer 503 at once while it is left alone and no route leads elsewhere. By default it is tried all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineTable:
     """What one attempt may take, in seconds."""
 
@@ -150,6 +194,7 @@ class Provider:
     """None are needed for a server of your own."""
     pool: PoolTable = PoolTable()
     deadlines: DeadlineTable = DeadlineTable()
+    breaker: BreakerTable = BreakerTable()
     settings: dict[str, Any] = field(default_factory=dict)
     """What the kind's definition declares."""
     danger_plaintext: bool = False
@@ -197,6 +242,20 @@ class Subject:
     def bindings(self) -> dict[str, str]:
         """`profiles`, flat."""
         return _flat(self.profiles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTable:
+    """Whom a profile's request goes to when the model that is bound to it has failed for good."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    profile: str
+    """The profile, perhaps with a binding (`web_search.news`). Several routes of one profile are looked at in order."""
+    to: Annotated[tuple[str, ...], MinLen(1)]
+    """Models as `provider_id/model`, each asked once, in this order."""
+    on: tuple[RouteKind, ...] = DEFAULT_ON
+    """The kinds of failure that it is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +314,8 @@ class Config:
     subjects: dict[str, Subject] = field(default_factory=dict)
     """By subject, what a profile is bound to for it instead."""
     defaults: Defaults = Defaults()
+    routes: tuple[RouteTable, ...] = ()
+    """Fallback chains of profiles."""
     catalogue: dict[str, ModelTable] = field(default_factory=dict)
     """By `provider_id/model`, what is known of a model."""
 

@@ -3,7 +3,9 @@
 1. Synchronous: between the look at a state and the choice nothing else runs.
 2. A member that is not ready is never chosen, by no strategy and for no conversation.
 3. Affinity comes before the strategy: a conversation stays with the member that holds its cache, while that is ready.
-4. A mark is on one member, and on one model of it where the limit is the model's.
+4. A member whose last answer said that nothing is left comes after all others, also for its own conversation: the next
+   request would be its 429. It is no state: where nobody else is ready it is tried.
+5. A mark is on one member, and on one model of it where the limit is the model's.
 
 Never here: a clock or randomness of its own, a secret in a repr, a second provider.
 """
@@ -13,8 +15,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from headrace.credentials.limits import projection, read_limits
 from headrace.credentials.state import READY, Mark, Status, worst
 
 if TYPE_CHECKING:
@@ -25,7 +28,12 @@ __all__ = ["STRATEGIES", "Credential", "Member", "Pool", "Strategy"]
 #: So many conversations are remembered per row; the one unused longest is forgotten first.
 CONVERSATIONS: Final = 10_000
 
+#: So many members' limits, each for one model, are remembered per row.
+PROJECTIONS: Final = 4096
+
 Random: TypeAlias = Callable[[], float]
+OnMark: TypeAlias = Callable[[str, str | None, Mark], None]
+"""Called with the member, the model (None: all), and the mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,11 @@ class Member:
     def __str__(self) -> str:
         return f"{self.id} {self.status}" + (f" ({self.reason})" if self.reason else "")
 
+    @property
+    def told(self) -> str:
+        """With the time, where it is known: `c1 cooling (rate_limit) until 2026-01-31T12:00:00Z`."""
+        return str(self) + (f" until {_instant(self.until)}" if self.until is not None else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Counters:
@@ -55,6 +68,12 @@ class Counters:
 
     used: Mapping[str, int]
     last: int
+
+
+def _instant(at: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 Strategy: TypeAlias = Callable[[Sequence[int], Sequence[Credential], Counters, Random], int]
@@ -88,7 +107,18 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
 class Pool:
     """A row's credentials. A row without any is a pool of nobody: it always lets a request pass without one."""
 
-    __slots__ = ("_affine", "_conversations", "_last", "_marks", "_members", "_strategy", "_used", "provider")
+    __slots__ = (
+        "_affine",
+        "_conversations",
+        "_last",
+        "_marks",
+        "_members",
+        "_seen",
+        "_strategy",
+        "_used",
+        "on_mark",
+        "provider",
+    )
 
     def __init__(
         self, provider: str, members: Iterable[Credential], *, strategy: str = "fill_first", affinity: bool = True
@@ -100,7 +130,11 @@ class Pool:
         self._conversations: OrderedDict[str, str] = OrderedDict()
         self._marks: dict[tuple[str, str | None], Mark] = {}
         self._used: dict[str, int] = {}
+        #: What is known of a member's limits for a model, and the requests left by it that were taken since.
+        self._seen: dict[tuple[str, str], list[Any]] = {}
         self._last = -1
+        #: Told of every mark that is made here, with its scope: for those who share or keep states.
+        self.on_mark: OnMark | None = None
 
     def __len__(self) -> int:
         return len(self._members)
@@ -129,12 +163,17 @@ class Pool:
         ]
         if not ready:
             return None
+        if self._seen and len(ready) > 1:
+            ready = [at for at in ready if not self._empty(self._members[at].id, model, now)] or ready
         at = self._kept(ready, conversation)
         if at is None:
             at = self._strategy(ready, self._members, Counters(self._used, self._last), random)
         chosen = self._members[at]
         self._last = at
         self._used[chosen.id] = self._used.get(chosen.id, 0) + 1
+        seen = self._seen.get((chosen.id, model))
+        if seen is not None and seen[1] is not None:
+            seen[1] -= 1
         if conversation is not None and self._affine and len(self._members) > 1:
             self._conversations[conversation] = chosen.id
             self._conversations.move_to_end(conversation)
@@ -146,11 +185,39 @@ class Pool:
         held = self._conversations.get(conversation) if conversation is not None else None
         return next((at for at in ready if self._members[at].id == held), None) if held else None
 
-    def mark(self, credential: str, mark: Mark, *, model: str | None = None) -> None:
-        """Mark one member, on one model or (None) on all."""
+    def _empty(self, credential: str, model: str, now: float) -> bool:
+        seen = self._seen.get((credential, model))
+        if seen is None:
+            return False
+        if seen[0] <= now:
+            del self._seen[credential, model]
+            return False
+        return seen[1] is not None and seen[1] <= 0
+
+    def observe(self, credential: str, model: str, headers: Iterable[tuple[str, str]], now: float) -> None:
+        """Take note of what an answer's headers say of a member's limits."""
+        if len(self._members) < 2:  # noqa: PLR2004 - nobody else could be taken
+            return
+        found = projection(read_limits(headers, now), now)
+        if found is None:
+            self._seen.pop((credential, model), None)
+        elif len(self._seen) < PROJECTIONS or (credential, model) in self._seen:
+            self._seen[credential, model] = [found.until, found.requests]
+
+    def mark(self, credential: str, mark: Mark, *, model: str | None = None, told: bool = False) -> None:
+        """Mark one member, on one model or (None) on all.
+
+        - `told`: by another process; then `on_mark` is not called.
+        """
         if not any(member.id == credential for member in self._members):
             return
         self._marks[credential, model] = mark
+        if self.on_mark is not None and not told:
+            self.on_mark(credential, model, mark)
+
+    def marks(self) -> Mapping[tuple[str, str | None], Mark]:
+        """Give all marks, by member and model (None: on all models)."""
+        return dict(self._marks)
 
     def mark_of(self, credential: str, model: str, now: float) -> Mark:
         """Give the mark that counts for a model."""
@@ -209,6 +276,8 @@ class Pool:
         self._marks = {
             scope: mark for scope, mark in before._marks.items() if scope[0] in same and mark.status is not Status.DEAD
         }
+        self._seen = {scope: seen for scope, seen in before._seen.items() if scope[0] in same}
+        self.on_mark = before.on_mark
         self._used = {name: count for name, count in before._used.items() if name in same}
         self._conversations = OrderedDict(
             (talk, member) for talk, member in before._conversations.items() if member in same

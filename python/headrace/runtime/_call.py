@@ -223,6 +223,7 @@ class Call:
         self._source = _LibraryRequest(request)
         self._token: int | None = None
         self._spec: AttemptSpec | None = None
+        self._refused: Refusal | None = None
         self._held: list[ModelEvent] = []
         self._committed = False
         self._started = 0.0
@@ -255,6 +256,9 @@ class Call:
         Returns the events for the caller (perhaps none yet), or the `AttemptSpec` of the attempt that follows.
         """
         last = batch[-1]
+        if isinstance(last, ProviderErrorEvent) and self._spec is not None:
+            last = _without(last, self._spec.secrets)
+            batch = [*batch[:-1], last]
         if self._committed:
             if isinstance(last, _TERMINAL):
                 self._end(batch, attempt)
@@ -267,6 +271,8 @@ class Call:
             if spec is not None:
                 self._held = []
                 return spec
+            if self._refused is not None and self._refused.error is None:
+                self._held[-1] = last = _as_refused(last, self._refused)
         elif not isinstance(last, ModelFinished) and all(isinstance(event, _UNCOMMITTED) for event in batch):
             return []
         self._committed = True
@@ -297,6 +303,7 @@ class Call:
             reused_socket=reused,
         )
         step = self._policies.gateway.next(failure)
+        self._refused = step if isinstance(step, Refusal) else None
         return self._sendable(step) if isinstance(step, AttemptSpec) else None
 
     def _end(self, events: list[ModelEvent], attempt: AttemptRef) -> None:
@@ -348,6 +355,47 @@ class Call:
             spec = replace(spec, body=spec.body.body)
         self._spec = spec
         return spec
+
+
+_FIELDS: Final = (
+    "kind",
+    "retryable",
+    "status",
+    "code",
+    "message",
+    "raw",
+    "retry_after_s",
+    "request_id",
+    "provider",
+    "model",
+    "phase",
+)
+_REDACTED: Final = "***"
+#: A shorter one would be found in ordinary words.
+_FOUND_FROM: Final = 4
+_CALLERS: Final = frozenset({"bad_request", "context_length", "content_filter", "unsupported_feature"})
+
+
+def _changed(event: ProviderErrorEvent, **facts: Any) -> ProviderErrorEvent:
+    told = {name: getattr(event, name) for name in _FIELDS} | facts
+    return ProviderErrorEvent(**told, seq=event.seq, offset=event.offset)
+
+
+def _without(event: ProviderErrorEvent, secrets: Sequence[str]) -> ProviderErrorEvent:
+    """Take secrets out of a provider's words: some repeat the key that they refuse."""
+    cleaned = {}
+    for name in ("code", "message", "raw"):
+        text = getattr(event, name)
+        for secret in secrets:
+            if text and len(secret) >= _FOUND_FROM and secret in text:
+                cleaned[name] = text = text.replace(secret, _REDACTED)
+    return _changed(event, **cleaned) if cleaned else event
+
+
+def _as_refused(event: ProviderErrorEvent, refusal: Refusal) -> ProviderErrorEvent:
+    """Say what the policy made of the last failure: whose it is to mend, or the state of the whole pool."""
+    kind = "unknown" if event.kind in _CALLERS else event.kind
+    return _changed(event, kind=kind, message=refusal.message, retryable=False)
 
 
 def gather(events: Sequence[ModelEvent]) -> ModelResult:

@@ -34,7 +34,8 @@ pub fn filter(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
         let named = hop_by_hop.iter().any(|hop| hop.eq_ignore_ascii_case(name));
         let unclean = value.bytes().any(|b| b < 0x20 && b != b'\t' || b == 0x7F);
         let size = name.len() + value.len();
-        if named || unclean || !passes(name) || bytes + size > MAX_PASSED_HEADER_BYTES {
+        let wait = name.len() >= 11 && name[..11].eq_ignore_ascii_case("retry-after");
+        if named || unclean || wait && !is_wait(value) || !passes(name) || bytes + size > MAX_PASSED_HEADER_BYTES {
             continue;
         }
         if passed.len() == MAX_PASSED_HEADERS {
@@ -45,6 +46,19 @@ pub fn filter(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
     }
     passed
 }
+
+/// Whether a `retry-after` says a time: a plain number, or a date. An SDK that sleeps for `inf` sleeps for ever.
+fn is_wait(value: &str) -> bool {
+    let value = value.trim();
+    let number = value.len() <= MAX_WAIT_DIGITS && value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let date = value.ends_with("GMT") && value.len() <= MAX_WAIT_DATE;
+    !value.is_empty() && (number && value.parse::<f64>().is_ok() || date)
+}
+
+/// Milliseconds of a year, with fractions.
+const MAX_WAIT_DIGITS: usize = 18;
+/// The longest of HTTP's three forms of a date.
+const MAX_WAIT_DATE: usize = 33;
 
 const EXACT: [&str; 16] = [
     "retry-after",
@@ -143,6 +157,28 @@ mod tests {
             ("retry-after", "2"),
         ]);
         assert_eq!(filter(&pairs), [("retry-after", "2")]);
+    }
+
+    #[test]
+    fn a_wait_passes_only_where_it_is_one() {
+        for (value, passes) in [
+            ("2", true),
+            ("0.5", true),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", true),
+            ("inf", false),
+            ("nan", false),
+            ("1e9", false),
+            ("-1", false),
+            ("", false),
+            (".", false),
+            ("soon", false),
+            ("99999999999999999999", false),
+        ] {
+            for name in ["Retry-After", "retry-after-ms"] {
+                let pairs = owned(&[(name, value)]);
+                assert_eq!(!filter(&pairs).is_empty(), passes, "{name}: {value}");
+            }
+        }
     }
 
     #[test]

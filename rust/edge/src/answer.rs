@@ -27,8 +27,10 @@ where
     I: IntoIterator<Item = (&'a str, &'a [u8])>,
 {
     let start = ResponseStart { status, body: BodyKind::Length(body.len() as u64), close: manner.close };
+    let cross = client.cross_origin();
+    let cross = cross.iter().map(|(n, v)| (*n, v.as_bytes()));
     client.stage(|out| {
-        if response(out, start, headers).is_err() {
+        if response(out, start, cross.chain(headers.into_iter().map(|(name, value)| (name, value)))).is_err() {
             let start = ResponseStart { status: 500, body: BodyKind::Length(0), close: manner.close };
             // Without headers there is nothing left that the writer could refuse.
             let _ = response(out, start, []);

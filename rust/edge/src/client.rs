@@ -53,11 +53,23 @@ pub(crate) struct ClientSocket {
     sent: usize,
     gone: bool,
     total: u64,
+    /// The listed origin of the web page whose request is being answered: its browser wants to be told that it may read.
+    pub(crate) origin: Option<Box<str>>,
 }
 
 impl ClientSocket {
     pub(crate) fn new(socket: TcpStream) -> ClientSocket {
-        ClientSocket { socket, ahead: Vec::new(), unsent: Vec::new(), sent: 0, gone: false, total: 0 }
+        ClientSocket { socket, ahead: Vec::new(), unsent: Vec::new(), sent: 0, gone: false, total: 0, origin: None }
+    }
+
+    /// What a browser wants to read before a page of another origin may see the answer.
+    pub(crate) fn cross_origin(&self) -> Vec<(&'static str, String)> {
+        let Some(origin) = &self.origin else { return Vec::new() };
+        vec![
+            ("access-control-allow-origin", origin.to_string()),
+            ("access-control-expose-headers", "*".to_owned()),
+            ("vary", "origin".to_owned()),
+        ]
     }
 
     /// Bytes that went out over the connection's life.

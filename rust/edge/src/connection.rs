@@ -98,6 +98,7 @@ impl Connection {
                 return self.refuse(&refused).await;
             }
         };
+        self.client.origin = self.origin(head_len);
         let admitted = self.admit(head_len);
         self.client.ahead.drain(..head_len);
         if self.client.ahead.is_empty() {
@@ -149,6 +150,16 @@ impl Connection {
         .await
     }
 
+    /// The listed origin in the head in the first `len` bytes of `ahead`. Few gateways list any.
+    fn origin(&self, len: usize) -> Option<Box<str>> {
+        let guard = &self.worker.config.guard;
+        if guard.origins.is_empty() {
+            return None;
+        }
+        let head = RequestHead::parse(&self.client.ahead[..len]).ok()?;
+        guard.listed_origin(&head).map(Box::from)
+    }
+
     /// Judges the head in the first `len` bytes of `ahead`.
     fn admit(&self, len: usize) -> Result<Admitted, Refused> {
         let head = RequestHead::parse(&self.client.ahead[..len]).map_err(|error| Refused {
@@ -194,6 +205,11 @@ impl Connection {
     async fn answer(&mut self, admitted: Admitted) -> Next {
         let Admitted { route, format, head, body, keep_alive, http10, expects_continue, bodiless } = admitted;
         let manner = Manner { close: !keep_alive, bodiless };
+        if route == Route::Preflight {
+            let told = PREFLIGHT.iter().map(|(n, v)| (*n, v.as_bytes()));
+            answer::stage(&mut self.client, manner, 200, told, b"");
+            return self.done(keep_alive).await;
+        }
         let Some(head) = head else {
             let (status, text): (u16, &[u8]) = match route {
                 Route::Ready if !self.worker.is_ready() => (503, b"{\"status\":\"not ready\"}"),
@@ -357,6 +373,13 @@ impl Connection {
         .await;
     }
 }
+
+/// What a page of a listed origin may send. Keys travel in headers, so nothing is allowed to rest on cookies.
+const PREFLIGHT: [(&str, &str); 3] = [
+    ("access-control-allow-methods", "GET, POST, OPTIONS"),
+    ("access-control-allow-headers", "*, authorization"),
+    ("access-control-max-age", "600"),
+];
 
 enum BodyTrouble {
     Gone,

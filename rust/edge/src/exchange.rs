@@ -84,7 +84,7 @@ impl Exchange<'_> {
     }
 
     async fn attempts(&mut self, plan: Plan, ledger: &mut Ledger) -> Next {
-        let Plan { token, mut spec, client_protocol, relay } = plan;
+        let Plan { token, mut spec, client_protocol, mut relay } = plan;
         let created = unix_s();
         let made = RefCell::new(Made::default());
         loop {
@@ -143,7 +143,10 @@ impl Exchange<'_> {
                     ledger.gone();
                     return Next::Drop;
                 }
-                Ok(Decision::Attempt(next)) => spec = *next,
+                Ok(Decision::Attempt(next)) => {
+                    spec = *next;
+                    relay = spec.relay.unwrap_or(relay);
+                }
                 Ok(Decision::Refusal(refusal)) => {
                     self.tell_failure(&refusal, &failed, relay, ledger);
                     return Next::Keep;

@@ -79,6 +79,26 @@ pub enum Relay {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
+impl Secret {
+    /// A shorter one would be found in ordinary words.
+    fn can_be_found(&self) -> bool {
+        self.0.len() >= 4
+    }
+}
+
+/// Takes secrets out of a body.
+pub(crate) fn redact_bytes(body: &mut Vec<u8>, secrets: &[Secret]) {
+    for secret in secrets.iter().filter(|secret| secret.can_be_found()) {
+        let (needle, mut from) = (secret.0.as_bytes(), 0);
+        while let Some(at) = body[from..].windows(needle.len()).position(|window| window == needle) {
+            body.splice(from + at..from + at + needle.len(), REDACTED.bytes());
+            from += at + REDACTED.len();
+        }
+    }
+}
+
+const REDACTED: &str = "***";
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
@@ -131,6 +151,12 @@ pub struct AttemptSpec {
     pub fresh_connection: bool,
     /// Signs the headers and the body as they are sent.
     pub signer: Option<Box<Signer>>,
+    /// How the answer is relayed, where that is not the plan's: another provider may speak another protocol.
+    pub relay: Option<Relay>,
+    /// Told to the client with a good answer.
+    pub told: Vec<(String, String)>,
+    /// What must not stand in an error that a client reads, or in any record.
+    pub secrets: Vec<Secret>,
 }
 
 /// Whose signature an attempt carries: AWS Signature Version 4. The time is the edge's own.
@@ -264,6 +290,17 @@ impl OwnedError {
             provider: None,
             model: None,
             phase,
+        }
+    }
+
+    /// Takes secrets out of the provider's words: some repeat the key that they refuse.
+    pub(crate) fn redact(&mut self, secrets: &[Secret]) {
+        for text in [&mut self.code, &mut self.message, &mut self.raw].into_iter().flatten() {
+            for secret in secrets.iter().filter(|secret| secret.can_be_found()) {
+                if text.contains(&secret.0) {
+                    *text = text.replace(&secret.0, REDACTED);
+                }
+            }
         }
     }
 

@@ -25,7 +25,7 @@ use crate::client::{Alarm, ClientSocket, Framing};
 use crate::limits;
 use crate::listener::Worker;
 use crate::outcome::{Failed, Outcome};
-use crate::policy::OwnedError;
+use crate::policy::{OwnedError, Secret, redact_bytes};
 use crate::reading::{Kind, Reading};
 use crate::settle::Ledger;
 use crate::terms::{JSON, Terms, is_event_stream};
@@ -232,7 +232,8 @@ impl Run<'_> {
 
     /// The terminal event came, and all that goes to the client was emitted.
     fn conclude(&mut self, end: bool) {
-        let Some(answer) = &self.answer else { return };
+        let Some(answer) = &mut self.answer else { return };
+        answer.redact(&self.relay.terms.spec.secrets);
         if answer.committed && matches!(answer.reading.kind, Kind::Frames(_)) && answer.reading.tally.breaks_off() {
             self.tell_cut();
         } else if answer.committed {
@@ -270,6 +271,7 @@ impl Run<'_> {
             }
         });
         drop(encoded);
+        answer.redact(&self.relay.terms.spec.secrets);
         if gone {
             self.over = Some(Outcome::Gone);
         } else if !answer.committed {
@@ -314,7 +316,10 @@ impl Run<'_> {
         if error.phase == ErrorPhase::Streaming {
             error.phase = ErrorPhase::BeforeCommit;
         }
-        let told = matches!(answer.reading.kind, Kind::Failure).then(|| take(&mut answer.before));
+        let mut told = matches!(answer.reading.kind, Kind::Failure).then(|| take(&mut answer.before));
+        if let Some(body) = &mut told {
+            redact_bytes(body, &self.relay.terms.spec.secrets);
+        }
         let content_type = answer.content_type.clone().unwrap_or_else(|| JSON.to_owned());
         let (sent, received, reused) = match (&self.attempt, failure) {
             (_, Some(f)) => (f.bytes_sent, f.bytes_received, f.reused_socket),
@@ -344,10 +349,12 @@ impl Run<'_> {
         answer.committed = true;
         let start = ResponseStart { status: answer.status, body, close: terms.manner.close };
         let own = terms.headers(answer.content_type.as_deref(), answer.streams, &answer.reading.kind);
+        let cross = self.relay.client.cross_origin();
         let written = self.relay.client.stage(|out| {
             let id = (id_header(terms.request.protocol), terms.request.id.as_str());
             let named = answer.passed.iter().any(|(n, _)| n.eq_ignore_ascii_case(id.0));
-            let own = own.iter().map(|(n, v)| (*n, v.as_bytes()));
+            let cross = cross.iter().map(|(n, v)| (*n, v.as_bytes()));
+            let own = own.iter().map(|(n, v)| (*n, v.as_bytes())).chain(cross);
             let passed = answer.passed.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
             response(out, start, own.chain(passed).chain((!named).then_some((id.0, id.1.as_bytes()))))
         });
@@ -425,6 +432,12 @@ impl Drop for Run<'_> {
 }
 
 impl Answer {
+    fn redact(&mut self, secrets: &[Secret]) {
+        if let Some(error) = &mut self.reading.tally.error {
+            error.redact(secrets);
+        }
+    }
+
     /// Whether the commit boundary is reached.
     fn wants_commit(&self) -> bool {
         if self.committed || matches!(self.reading.kind, Kind::Failure | Kind::Gathered) {

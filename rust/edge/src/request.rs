@@ -64,6 +64,8 @@ pub(crate) enum Route {
     Ready,
     /// A probe of a coding agent, which takes any answer.
     Hello,
+    /// A browser asks whether a page of a listed origin may ask.
+    Preflight,
 }
 
 /// A request that goes no further. Told in the client's format.
@@ -89,7 +91,7 @@ pub struct Guard {
     /// Only `localhost`, loopback literals and `hosts` may stand in `Host`.
     pub loopback_only: bool,
     pub hosts: Vec<String>,
-    /// An `Origin` that is not listed is refused. Applies with `loopback_only`.
+    /// An `Origin` that is not listed is refused with `loopback_only`. A listed one is told that it may read.
     pub origins: Vec<String>,
 }
 
@@ -106,12 +108,16 @@ impl Guard {
                 "the Host header names another machine; a gateway without keys answers to localhost only",
             ));
         }
-        match head.headers.first("origin") {
-            Some(origin) if !self.origins.iter().any(|o| o.as_bytes().eq_ignore_ascii_case(origin)) => {
-                Err(Problem::new(403, "origin_not_allowed", "requests of web pages (Origin) are not allowed here"))
-            }
-            _ => Ok(()),
+        if head.headers.first("origin").is_some() && self.listed_origin(head).is_none() {
+            return Err(Problem::new(403, "origin_not_allowed", "requests of web pages (Origin) are not allowed here"));
         }
+        Ok(())
+    }
+
+    /// The request's `Origin`, if it is one that may ask.
+    pub(crate) fn listed_origin(&self, head: &RequestHead<'_>) -> Option<&str> {
+        let origin = head.headers.first("origin")?;
+        self.origins.iter().map(String::as_str).find(|o| o.as_bytes().eq_ignore_ascii_case(origin))
     }
 }
 
@@ -172,6 +178,9 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         _ => return Err(Problem::new(404, "unknown_path", "no such path on this gateway")),
     };
     guard.check(head)?;
+    if head.method == "OPTIONS" && guard.listed_origin(head).is_some() {
+        return Ok(Route::Preflight);
+    }
     if head.method == "GET" && head.path == "/v1/responses" && head.headers.has_token("upgrade", "websocket") {
         // Codex then asks over HTTP at once; after any other refusal it tries the upgrade again first.
         return Err(Problem::new(426, "websocket_not_supported", "this gateway speaks HTTP only; POST the request"));
@@ -376,6 +385,10 @@ mod tests {
         ] {
             assert_eq!(status(&format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n"), &guard), expected, "{host}");
         }
+        let text = "OPTIONS /v1/messages HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost:3000\r\n\r\n";
+        assert_eq!(route(&head(text), &guard).unwrap(), Route::Preflight);
+        assert_eq!(status(&text.replace("3000", "3001"), &guard), 403);
+        assert_eq!(status(&text.replace("origin", "x"), &guard), 405);
         for (origin, expected) in [("http://localhost:3000", 200), ("null", 403), ("https://evil.example", 403)] {
             let text = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\n\r\n");
             assert_eq!(status(&text, &guard), expected, "{origin}");

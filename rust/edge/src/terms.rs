@@ -76,7 +76,7 @@ impl Terms<'_> {
 
     /// The headers of the answer that are ours, but for its framing and the request's id. `said`: the upstream's content type.
     pub(crate) fn headers<'h>(
-        &self,
+        &'h self,
         said: Option<&'h str>,
         streams: bool,
         kind: &Kind,
@@ -91,6 +91,7 @@ impl Terms<'_> {
         if streams {
             lines.extend([("cache-control", Cow::Borrowed("no-cache")), ("x-accel-buffering", Cow::Borrowed("no"))]);
         }
+        lines.extend(self.spec.told.iter().map(|(n, v)| (n.as_str(), Cow::Borrowed(v.as_str()))));
         let losses = loss_header(&self.made.borrow().losses);
         if !losses.is_empty() {
             lines.push(("x-headrace-loss", Cow::Owned(losses)));

@@ -35,14 +35,18 @@ fn plan(value: &Bound<'_, PyAny>) -> PyResult<Plan> {
         token: value.getattr(intern!(py, "token"))?.extract()?,
         spec: spec(&value.getattr(intern!(py, "spec"))?)?,
         client_protocol: protocol_named(value.getattr(intern!(py, "client_protocol"))?.extract()?)?,
-        relay: match relay.extract()? {
-            "verbatim" => Relay::Verbatim,
-            "normalised" => Relay::Normalised,
-            "opaque" => Relay::Opaque,
-            "gathered" => Relay::Gathered,
-            _ => return Err(PyValueError::new_err("relay must be verbatim, normalised, opaque or gathered")),
-        },
+        relay: relay_named(relay.extract()?)?,
     })
+}
+
+fn relay_named(name: &str) -> PyResult<Relay> {
+    match name {
+        "verbatim" => Ok(Relay::Verbatim),
+        "normalised" => Ok(Relay::Normalised),
+        "opaque" => Ok(Relay::Opaque),
+        "gathered" => Ok(Relay::Gathered),
+        _ => Err(PyValueError::new_err("relay must be verbatim, normalised, opaque or gathered")),
+    }
 }
 
 fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
@@ -51,6 +55,7 @@ fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
     if transport.extract::<&str>()? != "http" {
         return Err(PyValueError::new_err("the edge has no transport but http"));
     }
+    let relay = value.getattr(intern!(py, "relay"))?;
     Ok(AttemptSpec {
         method: value.getattr(intern!(py, "method"))?.extract()?,
         url: value.getattr(intern!(py, "url"))?.extract()?,
@@ -67,6 +72,9 @@ fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
             .getattr(intern!(py, "signer"))?
             .extract::<Option<SignerIn>>()?
             .map(|signer| Box::new(signer.edge())),
+        relay: relay.extract::<Option<&str>>()?.map(relay_named).transpose()?,
+        told: value.getattr(intern!(py, "told"))?.extract()?,
+        secrets: value.getattr(intern!(py, "secrets"))?.extract::<Vec<String>>()?.into_iter().map(Secret).collect(),
     })
 }
 

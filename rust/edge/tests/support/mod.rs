@@ -150,6 +150,9 @@ pub fn spec(url: &str, request: &ClientRequest, protocol: Protocol) -> AttemptSp
         delay: Duration::ZERO,
         fresh_connection: false,
         signer: None,
+        relay: None,
+        told: Vec::new(),
+        secrets: Vec::new(),
     }
 }
 

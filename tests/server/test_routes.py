@@ -1,0 +1,196 @@
+"""Routes, redaction, redirects and web pages over real sockets."""
+
+import http.client
+import json
+
+import pytest
+from support.gateway import served, upstream
+from test_control import ASK, CHAT, ENVIRON, GOOD, no, row
+
+ANTHROPIC = (
+    200,
+    {},
+    json.dumps(
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-x",
+            "content": [{"type": "text", "text": "from the other"}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
+    ).encode(),
+)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Write a configuration and serve it."""
+
+    def begin(text, *arguments):
+        path = tmp_path / "headrace.toml"
+        path.write_text(text)
+        return served(path, *arguments, **ENVIRON)
+
+    return begin
+
+
+def other(url):
+    return (
+        f'[[providers]]\nid = "other"\nkind = "anthropic"\nbase_url = "{url}"\n'
+        '[[providers.credentials]]\nid = "o"\nsecret = "env:KEY_2"\n'
+        '[profiles]\nprimary = "acme/m"\n[[routes]]\nprofile = "primary"\nto = ["other/claude-x"]\n'
+    )
+
+
+def test_another_provider_of_another_protocol_answers_in_the_clients_own(start):
+    with upstream(no(503)) as near, upstream(ANTHROPIC) as far, start(row(near.url, 1) + other(far.url)) as gateway:
+        status, headers, body = gateway.ask(CHAT, {**ASK, "model": "primary"})
+        assert (status, body["choices"][0]["message"]["content"]) == (200, "from the other")
+        assert headers["x-headrace-model"] == "other/claude-x"
+        assert headers["x-headrace-fallback"] == (
+            "acme/m -> other/claude-x; reason=overloaded; capability=language_model"
+        )
+        assert near.keys() == ["Bearer sk-up-1"] * 2
+        (seen,) = far.seen
+        assert (seen.path, seen.headers["x-api-key"], seen.body["model"]) == ("/v1/messages", "sk-up-2", "claude-x")
+        assert "authorization" not in seen.headers
+        # The client's own mistake is no reason to ask anybody else.
+        near.script[:] = [no(400)]
+        near.seen.clear()
+        assert gateway.ask(CHAT, {**ASK, "model": "acme/m"})[0] == 503  # it cools, and a plain name has no route
+        assert near.seen == []
+
+
+def test_after_the_commit_nobody_else_is_asked(start):
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    text = {
+        **chunk,
+        "choices": [{"index": 0, "delta": {"role": "assistant", "content": "half"}, "finish_reason": None}],
+    }
+    broken = {"error": {"message": "over capacity", "type": "server_error", "code": None}}
+    cut = (
+        200,
+        {"content-type": "text/event-stream"},
+        f"data: {json.dumps(text)}\n\ndata: {json.dumps(broken)}\n\n".encode(),
+    )
+    with upstream(cut) as near, upstream(ANTHROPIC) as far, start(row(near.url, 1) + other(far.url)) as gateway:
+        told = gateway.ask(CHAT, {**ASK, "model": "primary", "stream": True})[2]
+        assert "half" in told
+        assert "from the other" not in told
+        assert (len(near.seen), len(far.seen)) == (1, 0)
+
+
+def test_which_model_answered_is_told_in_a_header(start):
+    with upstream(GOOD) as far, start(row(far.url, 1)) as gateway:
+        headers = gateway.ask(CHAT, ASK)[1]
+        assert headers["x-headrace-model"] == "acme/m"
+        assert "x-headrace-fallback" not in headers
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_a_body_that_repeats_the_providers_key_reaches_the_client_without_it(start, status):
+    words = "no: Bearer sk-up-1 may not ask for this; key=sk-up-1sk-up-1"
+    body = {"error": {"message": words, "type": "invalid_request_error", "code": None}}
+    with (
+        upstream((status, {}, json.dumps(body).encode())) as far,
+        start(row(far.url, 1), "--log-level", "debug") as gateway,
+    ):
+        for path in (CHAT, "/v1/messages"):
+            told = gateway.ask(path, {**ASK, "max_tokens": 5})
+            assert told[0] == status
+            assert "sk-up-1" not in json.dumps(told[2])
+            assert "no: Bearer *** may not" in json.dumps(told[2])
+        assert not any("sk-up-1" in line for line in gateway.lines)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_the_operators_to_mend(start, status):
+    with (
+        upstream((status, {"location": "https://elsewhere.example/?key=1"}, b"")) as far,
+        start(row(far.url, 1)) as gateway,
+    ):
+        told = gateway.ask(CHAT, ASK)
+        assert (told[0], told[2]["error"]["code"]) == (502, "upstream_response_failed")
+        assert "base_url" in told[2]["error"]["message"]
+        assert told[1]["x-should-retry"] == "false"
+        assert "location" not in told[1]
+        assert len(far.seen) == 1
+
+
+def test_a_bot_challenge_is_named_and_marks_nobody(start):
+    page = (
+        403,
+        {"cf-mitigated": "challenge", "cf-ray": "ray-1", "content-type": "text/html"},
+        b"<html>Just a moment</html>",
+    )
+    with upstream(page, GOOD) as far, start(row(far.url, 1, 2)) as gateway:
+        told = gateway.ask(CHAT, ASK)
+        assert told[0] == 502
+        assert "Cloudflare challenge, cf-ray ray-1" in told[2]["error"]["message"]
+        assert len(far.seen) == 1
+        assert gateway.ask(CHAT, ASK)[0] == 200
+        assert far.keys() == ["Bearer sk-up-1"] * 2
+
+
+@pytest.mark.parametrize("wait", ["inf", "nan", "-5", "1e400", "soon"])
+def test_a_wait_that_is_none_does_not_reach_the_client(start, wait):
+    with (
+        upstream((400, {"retry-after": wait, "retry-after-ms": wait}, no(400)[2])) as far,
+        start(row(far.url, 1)) as gateway,
+    ):
+        headers = gateway.ask(CHAT, ASK)[1]
+        assert "retry-after" not in headers
+        assert "retry-after-ms" not in headers
+
+
+def test_limits_are_heeded_before_a_429_comes(start):
+    low = (200, {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "60s"}, GOOD[2])
+    with upstream(low, GOOD) as far, start(row(far.url, 1, 2)) as gateway:
+        for _ in range(3):
+            assert gateway.ask(CHAT, ASK)[0] == 200
+        assert far.keys() == ["Bearer sk-up-1", "Bearer sk-up-2", "Bearer sk-up-2"]
+
+
+def raw(gateway, method, path, headers):
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=10)
+    try:
+        body = json.dumps(ASK) if method == "POST" else None
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, answer.headers
+    finally:
+        connection.close()
+
+
+PAGE = "https://app.example"
+
+
+@pytest.mark.parametrize("keys", ["", '[[keys]]\nid = "a"\nsecret = "env:TEAM_A"\n'])
+def test_a_listed_page_may_ask_and_read_and_another_may_not(start, keys):
+    text = f'[server]\norigins = ["{PAGE}"]\n'
+    with upstream(GOOD) as far, start(text + row(far.url, 1) + keys) as gateway:
+        asks = {
+            "origin": PAGE,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "authorization",
+        }
+        status, headers = raw(gateway, "OPTIONS", CHAT, asks)
+        assert (status, headers["access-control-allow-origin"]) == (200, PAGE)
+        assert "POST" in headers["access-control-allow-methods"]
+        assert "authorization" in headers["access-control-allow-headers"]
+        json_type = {"content-type": "application/json", "authorization": "Bearer sk-team-a"}
+        status, headers = raw(gateway, "POST", CHAT, {**json_type, "origin": PAGE})
+        assert (status, headers["access-control-allow-origin"], headers["vary"]) == (200, PAGE, "origin")
+        assert "access-control-allow-credentials" not in headers
+        # A page reads why it was refused, too.
+        status, headers = raw(gateway, "POST", CHAT, {"content-type": "text/plain", "origin": PAGE})
+        assert (status, headers["access-control-allow-origin"]) == (415, PAGE)
+        for method in ("OPTIONS", "POST"):
+            status, headers = raw(gateway, method, CHAT, {**json_type, "origin": "https://evil.example"})
+            assert "access-control-allow-origin" not in headers
+            assert status == 403 if not keys else status in {200, 405}
+        assert "access-control-allow-origin" not in raw(gateway, "POST", CHAT, json_type)[1]
