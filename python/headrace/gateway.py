@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import calls
 from headrace.breaker import Breakers
+from headrace.catalogue import Listings, merged, written
 from headrace.keys import GatewayKey, KeyRing
 from headrace.requests import (
     Answer,
@@ -31,11 +32,12 @@ from headrace.requests import (
 )
 from headrace.resolver import Resolver, compile_rows
 from headrace.routes import Prepare, Ready, RouteAttempts, Rule
-from headrace.selectors import Pattern, parse
+from headrace.selectors import Pattern, Route, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from headrace.catalogue import ModelFacts
     from headrace.config import Config
     from headrace.credentials import Pool
     from headrace.registry import Registry
@@ -43,10 +45,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway"]
 
+Refresh: TypeAlias = "Callable[[Sequence[Row]], Awaitable[None]]"
+
 _LOG = logging.getLogger("headrace.gateway")
 
 #: Bytes of JSON per token, for an estimate that says that it is one.
 BYTES_PER_TOKEN: Final = 4
+#: Of lists of models, as they are written.
+LISTS_KEPT: Final = 64
 _UNAVAILABLE: Final = 503
 _OVERLOADED: Final = 529
 _COUNTING: Final = "anthropic_messages"
@@ -60,8 +66,8 @@ class _Tables:
     keys: KeyRing
     #: Fallback chains, by profile with its binding.
     rules: Mapping[str, tuple[Rule, ...]]
-    #: The model lists, written once: of OpenAI's shape and of Anthropic's.
-    lists: Mapping[str, bytes]
+    #: The model lists, written once: by shape, key and version of the providers' lists.
+    lists: dict[tuple[str, str | None, int], bytes]
 
 
 class Gateway:
@@ -92,6 +98,10 @@ class Gateway:
         self._token = 0
         self._running: dict[int, RouteAttempts] = {}
         self._breakers = Breakers()
+        #: What providers list of their models. Survives a reload.
+        self.listings = Listings()
+        #: Fetches some rows' lists into `listings`, for as long as a client may wait. Set by who has an event loop.
+        self.refresh: Refresh | None = None
         self._tables = self._compile(config, {})
 
     @property
@@ -122,7 +132,7 @@ class Gateway:
         if isinstance(key, Refusal):
             return key
         if request.operation == "models":
-            return self.models(request.protocol or "openai_chat")
+            return self._list(request.protocol or "openai_chat", key)
         if request.operation in calls.OPERATIONS:
             return self._decide_call(request, key)
         target = _may(request, key, several=len(tables.keys) > 1) or tables.resolver.resolve(
@@ -203,10 +213,28 @@ class Gateway:
             running.interrupted(seen, now=now, random=self._random)
             self._log_last(seen, running, None)
 
-    def models(self, protocol: str) -> Answer:
-        """List the names that may be asked for, in the shape of the client's protocol."""
-        shape = "anthropic" if protocol == "anthropic_messages" else "openai"
-        return Answer(body=self._tables.lists[shape])
+    def models(self, protocol: str, key: GatewayKey | None = None) -> Answer:
+        """List the names that a key may ask for, in the shape of the client's protocol, by what is known now."""
+        tables, shape = self._tables, "anthropic" if protocol == "anthropic_messages" else "openai"
+        name = (shape, key.id if key is not None else None, self.listings.version)
+        body = tables.lists.get(name)
+        if body is None:
+            if len(tables.lists) >= LISTS_KEPT:
+                tables.lists.clear()
+            known = _known(tables.resolver, self.listings, key)
+            body = tables.lists[name] = written(known, anthropic=shape == "anthropic")
+        return Answer(body=body)
+
+    def _list(self, protocol: str, key: GatewayKey | None) -> Deferred[Answer]:
+        now = self._clock()
+        due = [row for row in self._tables.resolver.rows.values() if row.listing and self.listings.is_due(row.id, now)]
+        if self.refresh is None or not due:
+            return self.models(protocol, key)
+        return self._listed(self.refresh(due), protocol, key)
+
+    async def _listed(self, refreshing: Awaitable[None], protocol: str, key: GatewayKey | None) -> Answer:
+        await refreshing
+        return self.models(protocol, key)
 
     def _decide_call(self, request: Request, key: GatewayKey | None) -> Deferred[Plan | Refusal | Answer]:
         call = calls.opened_by(request)
@@ -323,7 +351,7 @@ class Gateway:
         for route in config.routes:
             profile = str(parse(route.profile) or route.profile)
             rules[profile] = (*rules.get(profile, ()), Rule(route.to, frozenset(route.on)))
-        return _Tables(resolver, keys, rules, _lists(resolver))
+        return _Tables(resolver, keys, rules, {})
 
 
 def _continued(row: Row, pool: Pool) -> Row:
@@ -377,25 +405,28 @@ def _estimate(request: Request) -> Answer:
     return Answer(body=b'{"input_tokens":%d}' % tokens, headers=(("x-headrace-estimate", "true"),))
 
 
-def _lists(resolver: Resolver) -> Mapping[str, bytes]:
-    import orjson
+def _known(resolver: Resolver, listings: Listings, key: GatewayKey | None) -> Mapping[str, tuple[str, ModelFacts]]:
+    """Give every name that a key may ask for, with its provider and what is known of the model.
 
-    known = {name: route.provider for name, route in resolver.names.public()}
+    What is configured comes first; a provider's own name stands also alone where it leads to that very model.
+    """
+    subject = key.subject if key is not None else None
+    facts = resolver.facts
+    known: dict[str, tuple[str, ModelFacts]] = {}
+
+    def add(name: str, row: Row, model: str, told: ModelFacts | None = None) -> None:
+        if name not in known and (key is None or key.may_ask(name)):
+            own = facts.of(row.definition.kind, row.id, model)
+            known[name] = (row.id, merged(own, told) if told is not None else own)
+
+    listed = {row.id: {one.id: one.facts for one in listings.of(row.id)} for row in resolver.rows.values()}
+    for name, route in resolver.names.public(subject):
+        add(name, resolver.rows[route.provider], route.model, listed[route.provider].get(route.model))
     for row in resolver.rows.values():
-        known.update((f"{row.id}/{model}", row.id) for model in row.definition.models)
-    # When a model was made is not known here; the epoch is how Anthropic's own list says so.
-    openai = [{"id": name, "object": "model", "created": 0, "owned_by": owner} for name, owner in known.items()]
-    told = {"type": "model", "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
-    anthropic = [{**told, "id": name, "display_name": name} for name in known]
-    ids = list(known)
-    return {
-        "openai": orjson.dumps({"object": "list", "data": openai}),
-        "anthropic": orjson.dumps(
-            {
-                "data": anthropic,
-                "has_more": False,
-                "first_id": ids[0] if ids else None,
-                "last_id": ids[-1] if ids else None,
-            }
-        ),
-    }
+        for model in (*row.definition.models, *listed[row.id]):
+            told = listed[row.id].get(model)
+            found = resolver.names.resolve(model, subject)
+            if isinstance(found, Route) and (found.provider, found.model) == (row.id, model):
+                add(model, row, model, told)
+            add(f"{row.id}/{model}", row, model, told)
+    return known

@@ -13,7 +13,17 @@ from typing import Any, Final, TypeAlias
 
 from headrace.requests import AwsKeys, Headers, PreparedRequest, RuntimeMap, Secret
 
-__all__ = ["ENTRY_POINT_GROUP", "KIND", "Capability", "Prepare", "ProviderDefinition", "Read", "Run", "bearer"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "KIND",
+    "Capability",
+    "Listing",
+    "Prepare",
+    "ProviderDefinition",
+    "Read",
+    "Run",
+    "bearer",
+]
 
 ENTRY_POINT_GROUP: Final = "headrace.providers"
 KIND: Final = re.compile(r"\A[a-z][a-z0-9_]{0,62}\Z")
@@ -28,6 +38,11 @@ Read: TypeAlias = Callable[[Any, bytes], Any]
 
 Run: TypeAlias = Callable[[RuntimeMap, Any], Awaitable[Any]]
 """Does a call that is no request to a provider (our own fetch), and gives its result."""
+
+
+Listing: TypeAlias = Callable[[str, Any], tuple[str, Headers]]
+"""Of a base URL and the settings, gives the address of the provider's own list of models, and headers beside the
+authorisation."""
 
 
 def bearer(secret: Secret) -> Headers:
@@ -74,6 +89,8 @@ class ProviderDefinition:
     """Client names that lead here where there is no configuration file."""
     models: tuple[str, ...] = ()
     """Known beforehand, for the model list."""
+    listing: Listing | None = None
+    """Where it lists its models itself. None: nowhere."""
     counts_tokens: bool = False
     """Answers `count_tokens` in Anthropic's form."""
     dead_codes: frozenset[str] = frozenset()

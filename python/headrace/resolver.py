@@ -55,6 +55,8 @@ class Row:
     wires: Mapping[str, Capability]
     #: Capability to its best wire.
     able: Mapping[str, Capability]
+    #: Where it lists its models, and headers beside the authorisation. None: nobody asks.
+    listing: tuple[str, Headers] | None = None
 
     def wire(self, capability: str, client: str | None) -> Capability | None:
         """Give the wire that serves a capability, best for a client's protocol. None: the provider lacks it."""
@@ -237,6 +239,8 @@ def compile_rows(config: Config, registry: Registry, demo_url: str | None = None
 
 def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
     definition = registry.definitions[row.kind]
+    base_url = row.base_url or (demo_url if row.kind == "demo" else None) or definition.base_url or ""
+    settings = registry.settings_of(row)
     speaks = definition.speaks(LANGUAGE_MODEL, row.protocol)
     best = {one.protocol: one for one in reversed(speaks)}
     able: dict[str, Capability] = {}
@@ -249,8 +253,8 @@ def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
     return Row(
         id=row.id,
         definition=definition,
-        base_url=row.base_url or (demo_url if row.kind == "demo" else None) or definition.base_url or "",
-        settings=registry.settings_of(row),
+        base_url=base_url,
+        settings=settings,
         deadlines=Deadlines(
             connect=limits.connect,
             first_byte=limits.first_byte,
@@ -267,6 +271,7 @@ def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
         breaker=BreakerPolicy(row.breaker.failures, row.breaker.open, row.breaker.fail_fast),
         wires={client: best.get(client, speaks[0]) for client in _PROTOCOLS} if speaks else {},
         able=able,
+        listing=definition.listing(base_url, settings) if definition.listing is not None and row.list_models else None,
     )
 
 

@@ -134,7 +134,7 @@ def test_nobody_listens_is_502(start):
 
 
 def test_keys_guard_every_door_in_each_format(start):
-    with upstream(GOOD) as far, start(row(far.url, 1) + KEYS) as near:
+    with upstream(GOOD) as far, start(row(far.url, 1, extra="list_models = false") + KEYS) as near:
         status, _, body = near.ask(CHAT, ASK)
         assert (status, body["error"]["code"]) == (401, "invalid_api_key")
         status, _, body = near.ask(MESSAGES, {**ASK, "max_tokens": 5}, {"x-api-key": "sk-wrong"})

@@ -56,8 +56,9 @@ def upstream(*script: tuple[int, dict[str, str], bytes]) -> Iterator[Upstream]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            told.seen.append(Seen(self.path, {k.lower(): v for k, v in self.headers.items()}, json.loads(body)))
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            asked = json.loads(body) if body else None
+            told.seen.append(Seen(self.path, {k.lower(): v for k, v in self.headers.items()}, asked))
             status, headers, answer = told.script.pop(0) if len(told.script) > 1 else told.script[0]
             if status == HANG_UP:
                 self.close_connection = True
@@ -68,6 +69,9 @@ def upstream(*script: tuple[int, dict[str, str], bytes]) -> Iterator[Upstream]:
             self.send_header("content-length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
+
+        def do_GET(self) -> None:
+            self.do_POST()
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

@@ -1,10 +1,13 @@
 """What is known of models: the dated file, what the configuration says instead, and what a response cost."""
 
+import json
 import re
 
 import pytest
+from support.control import FakeRequest, gateway
 
-from headrace.catalogue import UNKNOWN, Facts, Prices, as_of
+from headrace.catalogue import UNKNOWN, Facts, Listings, Prices, as_of, read_listing
+from headrace.catalogue._listing import FRESH_S
 from headrace.config import ModelTable
 
 
@@ -55,3 +58,105 @@ def test_the_configuration_stands_before_the_file():
 )
 def test_a_cost_is_known_only_where_all_it_takes_is(prices, usage, cost):
     assert prices.cost(**usage) == (None if cost is None else pytest.approx(cost))
+
+
+LISTS = [
+    ("openai", {"object": "list", "data": [{"id": "gpt-x", "object": "model"}]}, ["gpt-x"]),
+    (
+        "gemini",
+        {"models": [{"name": "models/gemini-x", "inputTokenLimit": 1000, "outputTokenLimit": 10}]},
+        ["gemini-x"],
+    ),
+    ("ollama", {"models": [{"name": "llama:8b", "model": "llama:8b"}]}, ["llama:8b"]),
+    ("a bare list", [{"id": "a"}, {"id": "a"}, {"id": "b"}], ["a", "b"]),
+    ("odd rows", {"data": [None, {}, {"id": 5}, {"id": ""}, {"id": "x\n"}, {"id": "n" * 300}, {"id": "ok"}]}, ["ok"]),
+]
+
+
+@pytest.mark.parametrize(("told", "names"), [row[1:] for row in LISTS], ids=[row[0] for row in LISTS])
+def test_a_vendors_list_is_read_in_any_shape(told, names):
+    assert [one.id for one in read_listing(json.dumps(told).encode())] == names
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b'"x"', b"{}", b'{"data": 1}', b"[1"])
+def test_what_is_no_list_is_none(body):
+    assert not read_listing(body)
+
+
+def test_what_a_vendor_says_of_a_model_is_kept():
+    row = {
+        "id": "v/m",
+        "context_length": 4096,
+        "architecture": {"input_modalities": ["text", "image"]},
+        "pricing": {"prompt": "0.000002", "completion": "0.00001", "image": "-1", "input_cache_read": "-1"},
+    }
+    (one,) = read_listing(json.dumps({"data": [row]}).encode())
+    assert (one.facts.context_window, one.facts.input, one.facts.max_output) == (4096, ("text", "image"), None)
+    assert (one.facts.prices.input, one.facts.prices.output) == (2.0, 10.0)
+    assert one.facts.prices.cached_input is None
+
+
+def test_a_list_serves_on_while_it_cannot_be_fetched():
+    kept = Listings()
+    assert kept.is_due("p", 0)
+    assert not kept.is_known("p")
+    models = read_listing(b'[{"id": "a"}]')
+    kept.took("p", models, 0)
+    assert (kept.of("p"), kept.version) == (models, 1)
+    assert not kept.is_due("p", FRESH_S - 1)
+    assert kept.is_due("p", FRESH_S)
+    kept.took("p", None, FRESH_S)
+    assert (kept.of("p"), kept.version) == (models, 1)
+    assert not kept.is_due("p", FRESH_S + 1)
+    kept.took("p", (), FRESH_S + 100)
+    assert (kept.of("p"), kept.version) == ((), 2)
+
+
+ROWS = """
+[[providers]]
+id = "oai"
+kind = "openai"
+[[providers.credentials]]
+id = "c"
+secret = "env:K"
+[[providers]]
+id = "acme"
+kind = "openai_compatible"
+base_url = "https://acme.example/v1"
+[models]
+mini = "oai/gpt-4o-mini"
+"claude-*" = "acme/{model}"
+[[keys]]
+id = "all"
+secret = "env:A"
+[[keys]]
+id = "some"
+secret = "env:B"
+models = ["mini", "claude-*"]
+"""
+
+
+def names(answer):
+    return [one["id"] for one in json.loads(answer.body)["data"]]
+
+
+def test_the_list_is_of_names_aliases_and_what_providers_list():
+    of = gateway(ROWS, {"K": "sk-1", "A": "sk-a", "B": "sk-b"})
+    assert names(of.models("openai_chat")) == ["mini"]
+    of.listings.took("acme", read_listing(b'[{"id": "claude-z", "context_window": 9}, {"id": "other"}]'), 0)
+    assert names(of.models("openai_chat")) == ["mini", "claude-z", "acme/claude-z", "acme/other"]
+    by_name = {one["id"]: one for one in json.loads(of.models("openai_chat").body)["data"]}
+    assert by_name["mini"]["context_window"] == 128_000
+    assert by_name["mini"]["usd_per_million_tokens"]["output"] == 0.6
+    assert by_name["claude-z"]["context_window"] == 9
+    assert "usd_per_million_tokens" not in by_name["claude-z"]
+    (one,) = [row for row in json.loads(of.models("anthropic_messages").body)["data"] if row["id"] == "claude-z"]
+    assert one["max_input_tokens"] == 9
+
+
+def test_a_key_sees_what_it_may_ask_for():
+    of = gateway(ROWS, {"K": "sk-1", "A": "sk-a", "B": "sk-b"})
+    of.listings.took("acme", read_listing(b'[{"id": "claude-z"}, {"id": "other"}]'), 0)
+    for key, seen in (("sk-a", ["mini", "claude-z", "acme/claude-z", "acme/other"]), ("sk-b", ["mini", "claude-z"])):
+        asked = FakeRequest(operation="models", protocol="openai_chat", sent={"x-api-key": key})
+        assert names(of.decide(asked)) == seen

@@ -106,7 +106,7 @@ def test_the_result_is_frozen_and_has_the_exact_credential():
         ("web_search", "web_search", "model_binding_not_configured", ("'web_search'", "web_search.news")),
         ("web_search.news", "web_search", "unsupported_capability", ("web_search", "language_model")),
         ("web_search.news", "language_model", "unsupported_capability", ("'web_search.news'", "language_model")),
-        ("acme/m", "embeddings", "unsupported_capability", ("'acme/m'", "embeddings", "have embeddings: none")),
+        ("acme/m", "web_fetch", "unsupported_capability", ("'acme/m'", "web_fetch", "have web_fetch: none")),
         ("primary", "embeddings", "unsupported_capability", ("'primary'", "embeddings")),
         (None, "embeddings", "model_binding_not_configured", ("[defaults]", "embeddings")),
         (None, "language_model", "missing_required_parameter", ("names no model",)),

@@ -4,5 +4,19 @@ Never here: a decision, a credential, a request of a client.
 """
 
 from headrace.catalogue._facts import UNKNOWN, Facts, ModelFacts, Prices, as_of
+from headrace.catalogue._listing import Listed, Listings, ask, read_listing
+from headrace.catalogue._lists import merged, written
 
-__all__ = ["UNKNOWN", "Facts", "ModelFacts", "Prices", "as_of"]
+__all__ = [
+    "UNKNOWN",
+    "Facts",
+    "Listed",
+    "Listings",
+    "ModelFacts",
+    "Prices",
+    "as_of",
+    "ask",
+    "merged",
+    "read_listing",
+    "written",
+]

@@ -197,6 +197,8 @@ class Provider:
     breaker: BreakerTable = BreakerTable()
     settings: dict[str, Any] = field(default_factory=dict)
     """What the kind's definition declares."""
+    list_models: bool = True
+    """Ask it for its own list of models when a client asks for the models (`GET /v1/models`), every ten minutes."""
     danger_plaintext: bool = False
     """Send credentials over plain http to another machine: everybody between can read them."""
 

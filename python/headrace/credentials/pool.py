@@ -181,6 +181,14 @@ class Pool:
                 self._conversations.popitem(last=False)
         return chosen
 
+    def peek(self, now: float) -> Credential | None:
+        """Give a member that is dead or limited for no model, and count no use of it. None: there is none."""
+        for member in self._members:
+            mark = self._marks.get((member.id, None), READY)
+            if mark.at(now) is Status.READY:
+                return member
+        return None
+
     def _kept(self, ready: Sequence[int], conversation: str | None) -> int | None:
         held = self._conversations.get(conversation) if conversation is not None else None
         return next((at for at in ready if self._members[at].id == held), None) if held else None

@@ -16,7 +16,16 @@ from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NEVER_SET", "PATHS", "TOKEN", "endpoint", "language_model", "passed_headers"]
+__all__ = [
+    "NEVER_SET",
+    "PATHS",
+    "TOKEN",
+    "anthropic_listing",
+    "endpoint",
+    "language_model",
+    "openai_listing",
+    "passed_headers",
+]
 
 #: After a base URL with its version, as the vendors' own SDKs have it.
 PATHS: Final[Mapping[str, str]] = {
@@ -76,6 +85,16 @@ def endpoint(base_url: str, protocol: str) -> str:
     if protocol == "anthropic_messages":
         base = base.removesuffix("/v1")
     return base + PATHS[protocol]
+
+
+def openai_listing(base_url: str, _settings: object) -> tuple[str, Headers]:
+    """Say where OpenAI, and what is compatible with it, lists models."""
+    return base_url.rstrip("/") + "/models", ()
+
+
+def anthropic_listing(base_url: str, _settings: object) -> tuple[str, Headers]:
+    """Say where Anthropic lists models."""
+    return base_url.rstrip("/").removesuffix("/v1") + "/v1/models?limit=1000", (("anthropic-version", "2023-06-01"),)
 
 
 def passed_headers(request: Request, protocol: str) -> Headers:

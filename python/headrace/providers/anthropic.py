@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
-from headrace.providers._wires import language_model
+from headrace.providers._wires import anthropic_listing, language_model
 
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap, Secret
@@ -76,4 +76,5 @@ DEFINITION = ProviderDefinition(
     environment="ANTHROPIC_API_KEY",
     patterns=("claude-*",),
     counts_tokens=True,
+    listing=anthropic_listing,
 )

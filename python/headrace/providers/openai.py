@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _embeddings, _images
-from headrace.providers._wires import language_model
+from headrace.providers._wires import language_model, openai_listing
 
 if TYPE_CHECKING:
     from headrace.requests import PreparedRequest, Request, RuntimeMap
@@ -54,4 +54,5 @@ DEFINITION = ProviderDefinition(
     settings=Settings,
     environment="OPENAI_API_KEY",
     patterns=("gpt-*",),
+    listing=openai_listing,
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _embeddings, _images, _rerank
-from headrace.providers._wires import NEVER_SET, TOKEN, language_model
+from headrace.providers._wires import NEVER_SET, TOKEN, language_model, openai_listing
 
 if TYPE_CHECKING:
     from headrace.requests import PreparedRequest, Request, RuntimeMap
@@ -104,5 +104,9 @@ CAPABILITIES = (
 MORE = (_embeddings.OPENAI_PLAIN, _rerank.JINA, _images.OPENAI)
 
 DEFINITION = ProviderDefinition(
-    kind="openai_compatible", label="OpenAI-compatible server", capabilities=(*CAPABILITIES, *MORE), settings=Settings
+    kind="openai_compatible",
+    label="OpenAI-compatible server",
+    capabilities=(*CAPABILITIES, *MORE),
+    settings=Settings,
+    listing=openai_listing,
 )

@@ -11,6 +11,7 @@ from typing import Final
 
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _images
+from headrace.providers._wires import openai_listing
 from headrace.providers.openai_compatible import CAPABILITIES, MORE, Settings
 
 __all__ = ["DEFINITIONS"]
@@ -81,6 +82,7 @@ DEFINITIONS: Final = tuple(
         environment=vendor.environment,
         capabilities=(*CAPABILITIES, *vendor.more),
         settings=vendor.settings,
+        listing=openai_listing,
     )
     for vendor in _VENDORS
 )

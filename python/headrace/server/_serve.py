@@ -20,6 +20,7 @@ from headrace._bridge import DemoRef, GatewayConfig, GatewayRef
 from headrace.config import ConfigurationError, is_loopback
 from headrace.gateway import Gateway
 from headrace.server._hands import Hands
+from headrace.server._listings import Refresher
 
 if TYPE_CHECKING:
     from headrace.config import Config, Reloader
@@ -79,6 +80,7 @@ class _Process:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
+        self._policy.refresh = Refresher(self._policy).refresh
         hands = Hands(self._edge, self._policy)
         hands.attach(loop)
         for number in (signal.SIGTERM, signal.SIGINT):

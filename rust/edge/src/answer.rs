@@ -29,8 +29,10 @@ where
     let start = ResponseStart { status, body: BodyKind::Length(body.len() as u64), close: manner.close };
     let cross = client.cross_origin();
     let cross = cross.iter().map(|(n, v)| (*n, v.as_bytes()));
+    #[expect(clippy::map_identity, reason = "the caller's pairs live longer than ours; this makes them one type")]
+    let headers = headers.into_iter().map(|(name, value)| (name, value));
     client.stage(|out| {
-        if response(out, start, cross.chain(headers.into_iter().map(|(name, value)| (name, value)))).is_err() {
+        if response(out, start, cross.chain(headers)).is_err() {
             let start = ResponseStart { status: 500, body: BodyKind::Length(0), close: manner.close };
             // Without headers there is nothing left that the writer could refuse.
             let _ = response(out, start, []);

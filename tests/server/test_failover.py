@@ -71,11 +71,9 @@ def test_after_the_commit_nobody_else_is_asked(start):
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": "half"}, "finish_reason": None}],
     }
     broken = {"error": {"message": "over capacity", "type": "server_error", "code": None}}
-    cut = (
-        200,
-        {"content-type": "text/event-stream"},
-        f"data: {json.dumps(text)}\n\ndata: {json.dumps(broken)}\n\n".encode(),
-    )
+    # More than one read takes, so that the answer has begun to go out when the failure comes.
+    events = f"data: {json.dumps(text)}\n\n" * 4000 + f"data: {json.dumps(broken)}\n\n"
+    cut = (200, {"content-type": "text/event-stream"}, events.encode())
     with upstream(cut) as near, upstream(ANTHROPIC) as far, start(row(near.url, 1) + other(far.url)) as gateway:
         told = gateway.ask(CHAT, {**ASK, "model": "primary", "stream": True})[2]
         assert "half" in told
@@ -194,3 +192,25 @@ def test_a_listed_page_may_ask_and_read_and_another_may_not(start, keys):
             assert "access-control-allow-origin" not in headers
             assert status == 403 if not keys else status in {200, 405}
         assert "access-control-allow-origin" not in raw(gateway, "POST", CHAT, json_type)[1]
+
+
+def test_providers_are_asked_for_their_lists_and_serve_on_when_they_fail(start):
+    listed = (200, {}, json.dumps({"data": [{"id": "big"}, {"id": "small"}]}).encode())
+    with upstream(listed) as far, start(row(far.url, 1)) as gateway:
+        names = [one["id"] for one in gateway.ask("/v1/models")[2]["data"]]
+        assert names == ["acme/big", "acme/small"]
+        assert (far.seen[0].path, far.keys()) == ("/v1/models", ["Bearer sk-up-1"])
+        far.script[:] = [no(500)]
+        assert [one["id"] for one in gateway.ask("/v1/models")[2]["data"]] == names
+        assert len(far.seen) == 1
+
+
+def test_a_list_that_is_refused_redirected_or_switched_off_is_left_out(start):
+    moved = (302, {"location": "http://127.0.0.1:9/"}, b"")
+    with upstream(moved) as far, upstream(GOOD) as quiet:
+        text = (
+            row(far.url, 1) + row(quiet.url, 2, extra="list_models = false", name="quiet") + '[models]\nm = "acme/m"\n'
+        )
+        with start(text) as gateway:
+            assert [one["id"] for one in gateway.ask("/v1/models")[2]["data"]] == ["m"]
+            assert (len(far.seen), len(quiet.seen)) == (1, 0)

@@ -1,0 +1,77 @@
+"""The list of models that a client gets: what is configured, what is known beforehand, what providers list.
+
+Never here: a socket, a choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.catalogue._facts import UNKNOWN, ModelFacts, Prices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["merged", "written"]
+
+_PLAIN: Final = ("context_window", "max_output", "input", "output")
+
+
+def merged(first: ModelFacts, then: ModelFacts) -> ModelFacts:
+    """Give `first`, and what it does not know by `then`."""
+    facts = {name: getattr(first, name) or getattr(then, name) for name in _PLAIN}
+    return replace(UNKNOWN, **facts, prices=first.prices or then.prices)
+
+
+def written(known: Mapping[str, tuple[str, ModelFacts]], *, anthropic: bool) -> bytes:
+    """Write a list in OpenAI's shape or in Anthropic's.
+
+    - `known`: name to the provider's row and what is known of the model.
+    """
+    import orjson
+
+    if not anthropic:
+        data = [_openai(name, owner, facts) for name, (owner, facts) in known.items()]
+        return orjson.dumps({"object": "list", "data": data})
+    ids = list(known)
+    return orjson.dumps(
+        {
+            "data": [_anthropic(name, facts) for name, (_, facts) in known.items()],
+            "has_more": False,
+            "first_id": ids[0] if ids else None,
+            "last_id": ids[-1] if ids else None,
+        }
+    )
+
+
+def _openai(name: str, owner: str, facts: ModelFacts) -> dict[str, Any]:
+    # When a model was made is not known here; the epoch is how Anthropic's own list says so.
+    row: dict[str, Any] = {"id": name, "object": "model", "created": 0, "owned_by": owner}
+    told = {
+        "context_window": facts.context_window,
+        "max_output_tokens": facts.max_output,
+        "input_modalities": facts.input,
+        "output_modalities": facts.output,
+        "usd_per_million_tokens": _prices(facts.prices),
+    }
+    return row | _present(told.items())
+
+
+def _anthropic(name: str, facts: ModelFacts) -> dict[str, Any]:
+    row = {
+        "type": "model",
+        "created_at": "1970-01-01T00:00:00Z",
+        "lifecycle": "active",
+        "id": name,
+        "display_name": name,
+    }
+    return row | _present([("max_input_tokens", facts.context_window), ("max_tokens", facts.max_output)])
+
+
+def _prices(prices: Prices | None) -> dict[str, Any] | None:
+    return None if prices is None else _present((one.name, getattr(prices, one.name)) for one in fields(Prices))
+
+
+def _present(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in pairs if value is not None}
