@@ -109,6 +109,11 @@ class Gateway:
         """Of the configuration that holds now."""
         return self._tables.resolver
 
+    def credential(self, token: int | None) -> str | None:
+        """Give the id of the credential that a running request's attempt uses; None: it uses none, or has ended."""
+        running = self._running.get(token) if token is not None else None
+        return running.attempts.credential if running is not None else None
+
     @property
     def running(self) -> int:
         """How many planned requests have not been settled."""

@@ -14,8 +14,9 @@ import pytest
 
 import headrace
 from headrace import errors
-from headrace.config import Config, Provider
+from headrace.config import Config, Credential, Provider
 from headrace.messages import Message, ModelRequest, Tool
+from headrace.requests import Secret
 from headrace.runtime import RefusedError, Runtime, SyncRuntime
 from headrace.testing import Gate, Reply, Stall, Upstream
 
@@ -284,3 +285,30 @@ def test_nothing_is_left_open_when_a_runtime_is_dropped() -> None:
         del runtime, stream
     gc.collect()
     assert len(list(OPEN.iterdir())) <= before + 2
+
+
+def test_a_stream_tells_who_was_asked_and_what_came_of_it() -> None:
+    busy = Reply.json({"error": {"message": "later"}}, status=500)
+    with Upstream({"*": [busy, Reply.stream(CHUNK, b"data: [DONE]\n\n")]}) as upstream:
+        row = Provider(
+            id="acme",
+            kind="openai_compatible",
+            base_url=f"{upstream.url}/v1",
+            credentials=tuple(Credential(id=name, secret=Secret("planted")) for name in ("first", "second")),
+        )
+        with SyncRuntime(Config(providers=(row,))) as runtime:
+            route = runtime.route("acme/m")
+            assert (route.provider, route.protocol, route.model) == ("acme", "openai_chat", "m")
+            with pytest.raises(RefusedError):
+                runtime.route("nobody/m")
+            with runtime.stream(ModelRequest("acme/m", (Message.user("?"),))) as stream:
+                assert stream.attempts[0].outcome == "running"
+                stream.result()
+    first, second = stream.attempts
+    assert (first.attempt, first.provider, first.credential, first.outcome) == (1, "acme", "first", "failed")
+    assert first.error is not None
+    assert first.error.status == 500
+    assert (second.attempt, second.credential, second.outcome, second.error) == (2, "second", "finished", None)
+    assert second.bytes_sent > 0
+    assert second.duration_s > 0
+    assert "planted" not in repr(stream.attempts)

@@ -12,6 +12,16 @@ Never here: a tool, a loop over turns, state beyond one request.
 
 from headrace.runtime._asynchronous import Runtime, Stream
 from headrace.runtime._call import ModelResult, RefusedError
+from headrace.runtime._facts import AttemptFacts, RouteFacts
 from headrace.runtime._synchronous import SyncRuntime, SyncStream
 
-__all__ = ["ModelResult", "RefusedError", "Runtime", "Stream", "SyncRuntime", "SyncStream"]
+__all__ = [
+    "AttemptFacts",
+    "ModelResult",
+    "RefusedError",
+    "RouteFacts",
+    "Runtime",
+    "Stream",
+    "SyncRuntime",
+    "SyncStream",
+]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.events import ModelEvent
     from headrace.messages import ModelRequest
     from headrace.runtime._call import Source
+    from headrace.runtime._facts import AttemptFacts, RouteFacts
 
 __all__ = ["Runtime", "Stream"]
 
@@ -135,6 +136,13 @@ class Runtime:
         if self._kernel is None or self._wakeups is None:
             raise RuntimeError("the runtime is not open: use it in `async with`")
         return await whole(self._kernel, self._wakeups, Calling(self._policies, call))
+
+    def route(self, selector: str) -> RouteFacts:
+        """Say whom a selector leads to. Touches nobody.
+
+        - Raises `RefusedError`: it leads nowhere.
+        """
+        return self._policies.route(selector)
 
     def __repr__(self) -> str:
         return f"Runtime({'closed' if self._kernel is None else 'open'})"
@@ -244,6 +252,11 @@ class Stream:
         own = self._wakeups.own_signal
         self._attempt = kernel.background(spec, turn_id=self._call.turn_id, model=self._call.model, own_signal=own)
         self._next = None
+
+    @property
+    def attempts(self) -> tuple[AttemptFacts, ...]:
+        """Who was asked so far, and what came of it."""
+        return self._call.attempts.listed
 
     def __repr__(self) -> str:
         return f"Stream({self._call.model!r})"

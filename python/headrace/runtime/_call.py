@@ -32,6 +32,7 @@ from headrace.events import (
 )
 from headrace.gateway import Gateway
 from headrace.requests import AttemptSpec, Failure, Plan, Refusal, Settlement
+from headrace.runtime._facts import Attempts, RouteFacts
 from headrace.startup import configure
 
 if TYPE_CHECKING:
@@ -192,6 +193,16 @@ class Policies:
         """Name a turn that the caller did not."""
         return f"t{next(self._turns)}"
 
+    def route(self, selector: str) -> RouteFacts:
+        """Say whom a selector leads to. Touches nobody.
+
+        - Raises `RefusedError`: it leads nowhere.
+        """
+        target = self.gateway.resolver.resolve(selector, client="openai_chat")
+        if isinstance(target, Refusal):
+            raise RefusedError(target.message, code=target.code, status=target.status, retry_at=target.retry_at)
+        return RouteFacts(target.row.id, target.wire.protocol, target.model)
+
     def close(self) -> None:
         """End what was started."""
         if self._demo is not None:
@@ -229,6 +240,7 @@ class Call:
         self._started = 0.0
         self._first_byte: float | None = None
         self._usage: Usage | None = None
+        self.attempts = Attempts()
 
     @property
     def model(self) -> str:
@@ -293,6 +305,7 @@ class Call:
         if self._token is None or self._spec is None:
             return None
         sent, received, reused = attempt.facts
+        self.attempts.end(error, sent=sent, received=received)
         failure = Failure(
             token=self._token,
             attempt=self._spec.attempt,
@@ -325,6 +338,7 @@ class Call:
         # First: it raises, and then nothing is settled, while another thread reads.
         sent, received, _ = attempt.facts if attempt is not None else (0, 0, False)
         events, intents = attempt.counts if attempt is not None else (0, 0)
+        self.attempts.end(error, sent=sent, received=received)
         usage = self._usage
         self._token = None
         self._policies.gateway.settle(
@@ -354,6 +368,7 @@ class Call:
         if isinstance(spec.body, _Recipe):
             spec = replace(spec, body=spec.body.body)
         self._spec = spec
+        self.attempts.begin(spec, self._policies.gateway.credential(self._token))
         return spec
 
 

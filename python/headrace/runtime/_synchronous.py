@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.events import ModelEvent
     from headrace.messages import ModelRequest
     from headrace.runtime._call import Source
+    from headrace.runtime._facts import AttemptFacts, RouteFacts
 
 __all__ = ["SyncRuntime", "SyncStream"]
 
@@ -123,6 +124,13 @@ class SyncRuntime:
         if self._kernel is None:
             raise RuntimeError("the runtime is closed")
         return whole(self._kernel, Calling(self._policies, call))
+
+    def route(self, selector: str) -> RouteFacts:
+        """Say whom a selector leads to. Touches nobody.
+
+        - Raises `RefusedError`: it leads nowhere.
+        """
+        return self._policies.route(selector)
 
     def __repr__(self) -> str:
         return f"SyncRuntime({'closed' if self._kernel is None else 'open'})"
@@ -221,6 +229,11 @@ class SyncStream:
             time.sleep(spec.delay)
         self._attempt = kernel.blocking(spec, turn_id=self._call.turn_id, model=self._call.model)
         self._next = None
+
+    @property
+    def attempts(self) -> tuple[AttemptFacts, ...]:
+        """Who was asked so far, and what came of it."""
+        return self._call.attempts.listed
 
     def __repr__(self) -> str:
         return f"SyncStream({self._call.model!r})"
