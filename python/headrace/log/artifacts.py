@@ -17,6 +17,8 @@ from headrace.log.records import LogError
 from headrace.store import ConstraintViolated
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from headrace.store import Store
 
 __all__ = ["ARTIFACT_LIMIT", "ArtifactError", "Artifacts"]
@@ -79,6 +81,25 @@ class Artifacts:
             raise ArtifactError(f"there is no artifact {digest}")
         size, encoding, kept = rows[0]
         return _unpacked(digest, size, encoding, bytes(kept))
+
+    async def missing(self, digests: Collection[str]) -> set[str]:
+        """Say which of these are not kept."""
+        async with self._store.transaction(read_only=True) as tx:
+            return {
+                digest
+                for digest in digests
+                if not await tx.fetch("SELECT 1 FROM log_artifacts WHERE digest = ?", digest)
+            }
+
+    async def share(self, from_run: str, to_run: str) -> None:
+        """Keep what one run holds for another as well."""
+        async with self._store.transaction() as tx:
+            await tx.execute(
+                "INSERT INTO log_artifact_runs (run_id, digest) SELECT ?, digest FROM log_artifact_runs "
+                "WHERE run_id = ? ON CONFLICT (run_id, digest) DO NOTHING",
+                to_run,
+                from_run,
+            )
 
     async def of_run(self, run_id: str) -> list[str]:
         """List the digests that a run holds, in their order."""

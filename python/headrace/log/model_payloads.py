@@ -77,7 +77,6 @@ class ModelAttemptStarted(Payload):
     credential: str | None = None
     """The credential's id, never its secret."""
     protocol: str | None = None
-    upstream_model: str | None = None
     delay_ms: int = 0
 
 

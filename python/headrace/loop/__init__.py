@@ -1,0 +1,38 @@
+"""The core: it leads runs. A model proposes, the log records, a tool runtime executes, the log says what came of it.
+
+    opened = await start(log, RunStarted(goal="mend the test", model="primary", cwd=os.getcwd()))
+    async with Runtime() as models:
+        state = await opened.run(models=models, tools=tools, ask=ask).go()
+
+`start`, `resume` and `fork` give an `Opened`; `Opened.run` makes the `Run` that leads it.
+"""
+
+from headrace.loop._budgets import exceeded
+from headrace.loop._owners import ACTS, Act, act_on
+from headrace.loop._ports import Ask, AskLater, Models, ModelStream, NoTools, RecordFact, Seen, Settings, ToolRuntime
+from headrace.loop._run import Run
+from headrace.loop._runs import Finding, GateClosed, Opened, fork, gate, resume, start
+
+__all__ = [
+    "ACTS",
+    "Act",
+    "Ask",
+    "AskLater",
+    "Finding",
+    "GateClosed",
+    "ModelStream",
+    "Models",
+    "NoTools",
+    "Opened",
+    "RecordFact",
+    "Run",
+    "Seen",
+    "Settings",
+    "ToolRuntime",
+    "act_on",
+    "exceeded",
+    "fork",
+    "gate",
+    "resume",
+    "start",
+]
