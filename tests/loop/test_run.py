@@ -1,6 +1,7 @@
 """The loop over a real upstream, a real store and a tool that does something."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -31,11 +32,11 @@ def runs(scenario):
     return test
 
 
-async def allow(request):
+async def allow(_request):
     return p.PermissionAnswer(decision="allow", scope="session")
 
 
-async def deny(request):
+async def deny(_request):
     return p.PermissionAnswer(decision="deny", reason="not today")
 
 
@@ -310,7 +311,7 @@ async def test_budgets_stop_a_run_before_the_step_that_would_go_over(tmp_path):
     ]
     for budget, which, used in cases:
         async with Led(tmp_path, h.calls({"line": which}), h.says("Done.")) as led:
-            settings = Settings(price=lambda model, usage: 7)
+            settings = Settings(price=lambda _model, _usage: 7)
             state = await led.go(settings=settings, budget=budget)
             [over] = await led.values("budget.exceeded")
             assert over.which == which
@@ -356,7 +357,7 @@ async def test_a_response_that_is_called_off_is_void_and_the_run_stands_still(tm
 async def test_a_tool_that_is_called_off_is_observed_as_cancelled(tmp_path):
     async with Led(tmp_path, h.calls({"line": "wait"}), h.says("I see.")) as led:
         reached = asyncio.Event()
-        led.tools.before = lambda point: reached.set()
+        led.tools.before = lambda _point: reached.set()
         run = led.lead(await led.begin())
         leading = asyncio.ensure_future(run.go())
         await reached.wait()
@@ -371,7 +372,7 @@ async def test_a_tool_that_is_called_off_is_observed_as_cancelled(tmp_path):
 async def test_stop_ends_what_is_under_way_and_pauses(tmp_path):
     async with Led(tmp_path, h.calls({"line": "wait"}), h.says("Back.")) as led:
         reached = asyncio.Event()
-        led.tools.before = lambda point: reached.set()
+        led.tools.before = lambda _point: reached.set()
         run = led.lead(await led.begin())
         leading = asyncio.ensure_future(run.go())
         await reached.wait()
@@ -470,7 +471,7 @@ async def test_r3_an_execution_without_an_end_is_in_doubt_and_asks(tmp_path):
         led.tools.before = die
         with pytest.raises(Death):
             await led.go()
-        led.tools.before = lambda point: None
+        led.tools.before = lambda _point: None
         opened = await resume(led.log, "r1")
         assert [one.name for one in opened.findings] == ["in_doubt"]
         state = await led.lead(opened, ask=later).go()
@@ -486,7 +487,7 @@ async def test_r3_an_execution_without_an_end_is_in_doubt_and_asks(tmp_path):
         led.tools.before = die
         with pytest.raises(Death):
             await led.go()
-        led.tools.before = lambda point: None
+        led.tools.before = lambda _point: None
         state = await led.lead(await resume(led.log, "r1"), ask=allow).go()
         assert (state.status, led.tools.lines) == ("finished", ["a", "b", "b"])
 
@@ -526,5 +527,5 @@ async def test_requests_share_their_beginning_byte_for_byte(tmp_path):
     async with Led(tmp_path, *notes, h.says("Done.")) as led:
         await led.go(settings=Settings(options=Options(temperature=0.5)))
         bodies = [seen.body for seen in led.upstream.facts().requests]
-        for shorter, longer in zip(bodies, bodies[1:], strict=False):
+        for shorter, longer in itertools.pairwise(bodies):
             assert longer.startswith(shorter[: shorter.rindex(b"]")])

@@ -11,7 +11,7 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from headrace.config import Config, Provider
 from headrace.log import payloads as p
@@ -173,7 +173,7 @@ class Led:
         self.run: Run | None = None
         self.waits: list[float] = []
 
-    async def __aenter__(self) -> Led:
+    async def __aenter__(self) -> Self:
         self.store = await open_store("memory:")
         self.log = await EventLog.over(self.store)
         self.models = await Runtime(self.config).__aenter__()
