@@ -11,6 +11,7 @@ Never here: bytes of a stream, a prompt, a socket.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -53,6 +54,10 @@ _LOG = logging.getLogger("headrace.gateway")
 BYTES_PER_TOKEN: Final = 4
 #: Of lists of models, as they are written.
 LISTS_KEPT: Final = 64
+#: Answers whose owner is remembered; a provider holds them for a month, a conversation goes on within the hour.
+ANSWERS_KEPT: Final = 10_000
+_RESPONSES: Final = "openai_responses"
+_PREVIOUS: Final = "/previous_response_id"
 _UNAVAILABLE: Final = 503
 _OVERLOADED: Final = 529
 _COUNTING: Final = "anthropic_messages"
@@ -98,6 +103,8 @@ class Gateway:
         self._token = 0
         self._running: dict[int, RouteAttempts] = {}
         self._breakers = Breakers()
+        #: Answers that a provider may hold, each with the key that got it.
+        self._answers: OrderedDict[tuple[str, str | None], None] = OrderedDict()
         #: What providers list of their models. Survives a reload.
         self.listings = Listings()
         #: Fetches some rows' lists into `listings`, for as long as a client may wait. Set by who has an event loop.
@@ -140,7 +147,7 @@ class Gateway:
             return self._list(request.protocol or "openai_chat", key)
         if request.operation in calls.OPERATIONS:
             return self._decide_call(request, key)
-        target = _may(request, key, several=len(tables.keys) > 1) or tables.resolver.resolve(
+        target = self._may(request, key, several=len(tables.keys) > 1) or tables.resolver.resolve(
             request.model,
             subject=key.subject if key is not None else None,
             client=request.protocol or "openai_chat",
@@ -192,6 +199,9 @@ class Gateway:
             return
         now, error = self._clock(), settlement.error
         if error is None:
+            # An id of our own making is held nowhere.
+            if settlement.response_id and running.client == running.runtime.protocol == _RESPONSES:
+                self._remember(running, settlement.response_id)
             running.succeeded(
                 now=now,
                 status=settlement.status,
@@ -269,7 +279,7 @@ class Gateway:
             way.call = opened
             return prepared, opened.relay
 
-        way = self._way(target, prepare, calls.CLIENT, None if request is None else _conversation(request, key))
+        way = self._way(target, prepare, calls.CLIENT, None if request is None else self._conversation(request, key))
         return self._begin(way)
 
     def _plan(self, request: Request, key: GatewayKey | None, target: Target, *, path: str = "") -> Plan | Refusal:
@@ -281,7 +291,15 @@ class Gateway:
                 return replace(prepared, url=prepared.url + path), "opaque"
             return prepared, "verbatim" if found.wire.protocol == client else "normalised"
 
-        way = self._way(target, prepare, client, _conversation(request, key), request=request, routed=not path)
+        way = self._way(
+            target,
+            prepare,
+            client,
+            self._conversation(request, key),
+            request=request,
+            routed=not path,
+            owner=key.id if key is not None else "",
+        )
         return self._begin(way)
 
     def _way(
@@ -291,6 +309,7 @@ class Gateway:
         client: str,
         conversation: str | None,
         *,
+        owner: str = "",
         request: Request | None = None,
         routed: bool = True,
     ) -> RouteAttempts:
@@ -305,6 +324,7 @@ class Gateway:
             now=self._clock(),
             conversation=conversation,
             has_images=(lambda: request.has_images) if request is not None else None,
+            owner=owner,
         )
 
     def _begin(self, way: RouteAttempts) -> Plan | Refusal:
@@ -339,6 +359,47 @@ class Gateway:
             follows,
         )
 
+    def _may(self, request: Request, key: GatewayKey | None, *, several: bool) -> Refusal | None:
+        """Refuse what this key may not ask. `several`: there are other keys too."""
+        if key is None:
+            return None
+        if request.model and not key.may_ask(request.model):
+            return _not_allowed(request.model)
+        # With several keys, one could read what another's conversation holds, by its id.
+        refs = request.state_refs if several else ()
+        if refs and not (refs == (_PREVIOUS,) and (key.id, request.previous_response_id) in self._answers):
+            field = refs[0].strip("/").replace("/", ".")
+            return Refusal(
+                status=400,
+                code="unsupported_parameter",
+                message=f"{field} names state held at the provider, and nothing shows that it is this key's; "
+                "send the conversation itself",
+                param=field,
+            )
+        return None
+
+    def _conversation(self, request: Request, key: GatewayKey | None) -> str | None:
+        """What affinity goes by; never shared between keys.
+
+        The answer that the provider holds, else the client's session, else its cache key.
+        """
+        owner = key.id if key is not None else ""
+        held = request.previous_response_id
+        if held and (owner, held) in self._answers:
+            return _answer_thread(owner, held)
+        thread = request.session or request.prompt_cache_key
+        return f"{owner}\0{thread}" if thread else None
+
+    def _remember(self, way: RouteAttempts, response: str) -> None:
+        """Remember whose an answer is that its provider may hold, and which credential has it."""
+        self._answers[way.owner, response] = None
+        self._answers.move_to_end((way.owner, response))
+        if len(self._answers) > ANSWERS_KEPT:
+            self._answers.popitem(last=False)
+        credential = way.attempts.credential
+        if credential is not None:
+            way.target.row.pool.remember(_answer_thread(way.owner, response), credential)
+
     def _compile(self, config: Config, before: Mapping[str, Row]) -> _Tables:
         rows = compile_rows(config, self._registry, self._demo_url)
         for name, row in rows.items():
@@ -368,25 +429,6 @@ def _continued(row: Row, pool: Pool) -> Row:
     return row
 
 
-def _may(request: Request, key: GatewayKey | None, *, several: bool) -> Refusal | None:
-    """Refuse what this key may not ask. `several`: there are other keys too."""
-    if key is None:
-        return None
-    if request.model and not key.may_ask(request.model):
-        return _not_allowed(request.model)
-    # With several keys, one could read what another's conversation holds, by its id.
-    if several and request.state_refs:
-        field = request.state_refs[0].strip("/").replace("/", ".")
-        return Refusal(
-            status=400,
-            code="unsupported_parameter",
-            message=f"{field} names state held at the provider, and nothing shows that it is this key's; "
-            "send the conversation itself",
-            param=field,
-        )
-    return None
-
-
 def _not_allowed(name: str) -> Refusal:
     return Refusal(status=403, code="model_not_allowed", message=f"this key may not ask for {name!r}", param="model")
 
@@ -398,10 +440,8 @@ def _in_words_of(client: str, refusal: Refusal) -> Refusal:
     return refusal
 
 
-def _conversation(request: Request, key: GatewayKey | None) -> str | None:
-    """What affinity goes by: the client's session, else its cache key; never shared between keys."""
-    thread = request.session or request.prompt_cache_key
-    return f"{key.id if key is not None else ''}\0{thread}" if thread else None
+def _answer_thread(owner: str, response: str) -> str:
+    return f"{owner}\0answer\0{response}"
 
 
 def _estimate(request: Request) -> Answer:

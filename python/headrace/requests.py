@@ -145,6 +145,10 @@ class Request(Protocol):
         """The client's own hint of what shares a prefix."""
 
     @property
+    def previous_response_id(self) -> str | None:
+        """The answer that this request goes on from, which a provider holds."""
+
+    @property
     def session(self) -> str | None:
         """The first of the client's session headers, for affinity."""
 

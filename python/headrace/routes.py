@@ -77,6 +77,7 @@ class RouteAttempts:
     - `client`: the client's protocol.
     - `rules`: of the target's profile.
     - `conversation`: what affinity goes by, where a pool has several members.
+    - `owner`: the id of the gateway key that asks.
     - `has_images`: asked where a fallback is known to take none.
     """
 
@@ -95,6 +96,7 @@ class RouteAttempts:
         "client",
         "done",
         "hops",
+        "owner",
         "runtime",
         "target",
     )
@@ -111,9 +113,11 @@ class RouteAttempts:
         now: float,
         conversation: str | None = None,
         has_images: Callable[[], bool] | None = None,
+        owner: str = "",
     ) -> None:
         self.target = target
         self.client = client
+        self.owner = owner
         #: What reads the answer of a capability beside the language model.
         self.call: Any = None
         self.hops: tuple[Hop, ...] = ()

@@ -42,6 +42,7 @@ class FakeRequest:
     has_images: bool = False
     state_refs: tuple[str, ...] = ()
     prompt_cache_key: str | None = None
+    previous_response_id: str | None = None
     session: str | None = None
     peer: str = "127.0.0.1:4711"
     sent: dict[str, str] = field(default_factory=dict)

@@ -237,6 +237,37 @@ def test_a_conversation_stays_with_its_credential_and_never_joins_another_keys()
     assert [used("t1", "sk-team-b"), used("t9", "sk-team-a"), used("t1", "sk-team-b")].count(first) == 1
 
 
+def test_a_conversation_that_the_provider_holds_stays_with_the_key_and_the_credential_that_have_it():
+    of = gateway(TEXT + TWO_KEYS.replace('models = ["mock-*"]\n', ""), ENVIRON)
+
+    def ask(key, previous=None, **more):
+        refs = ("/previous_response_id",) if previous else ()
+        facts = {"protocol": "openai_responses", "model": "oai/m", "sent": {"x-api-key": key}, **more}
+        return of.decide(FakeRequest(previous_response_id=previous, state_refs=refs, **facts))
+
+    first = ask("sk-team-a")
+    used = dict(first.spec.headers)["authorization"]
+    assert ask("sk-team-a", "resp_1").status == 400  # nobody has seen it yet
+    of.settle(Settlement(token=first.token, attempts=1, status=200, finish="stop", response_id="resp_1"))
+    again = [ask("sk-team-a", "resp_1", session="other") for _ in range(3)]
+    assert [dict(plan.spec.headers)["authorization"] for plan in again] == [used] * 3
+    assert ask("sk-team-b", "resp_1").status == 400
+    both = of.decide(
+        FakeRequest(
+            protocol="openai_responses",
+            model="oai/m",
+            previous_response_id="resp_1",
+            state_refs=("/previous_response_id", "/input/0/file_id"),
+            sent={"x-api-key": "sk-team-a"},
+        )
+    )
+    assert both.status == 400
+    # An id that was made here, of a translated answer, is held nowhere.
+    made = ask("sk-team-a", model="claude/m")
+    of.settle(Settlement(token=made.token, attempts=1, status=200, finish="stop", response_id="resp_2"))
+    assert ask("sk-team-a", "resp_2").status == 400
+
+
 def test_the_model_list_has_both_shapes():
     of = gateway(TEXT, ENVIRON)
     answer = of.decide(FakeRequest(operation="models", protocol="openai_chat", method="GET"))

@@ -174,12 +174,17 @@ class Pool:
         seen = self._seen.get((chosen.id, model))
         if seen is not None and seen[1] is not None:
             seen[1] -= 1
-        if conversation is not None and self._affine and len(self._members) > 1:
-            self._conversations[conversation] = chosen.id
+        if conversation is not None:
+            self.remember(conversation, chosen.id)
+        return chosen
+
+    def remember(self, conversation: str, credential: str) -> None:
+        """Keep a conversation with a member from now on."""
+        if self._affine and len(self._members) > 1:
+            self._conversations[conversation] = credential
             self._conversations.move_to_end(conversation)
             if len(self._conversations) > CONVERSATIONS:
                 self._conversations.popitem(last=False)
-        return chosen
 
     def peek(self, now: float) -> Credential | None:
         """Give a member that is dead or limited for no model, and count no use of it. None: there is none."""

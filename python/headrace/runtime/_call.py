@@ -104,6 +104,7 @@ class _LibraryRequest:
     stream: Final = True
     include_usage: Final = True
     state_refs: Final = ()
+    previous_response_id: Final = None
     session: Final = None
     peer: Final = ""
 
