@@ -188,6 +188,36 @@ def check(path: Path | None, *, schema: bool, kinds: bool) -> None:
     click.echo(f"{setup.path or 'no file, by the environment'}: ok; providers: {rows}; keys: {keys or 'none'}")
 
 
+@main.command()
+@click.option("--config", "path", type=click.Path(path_type=Path), help="The file; by default as `check` finds it.")
+@click.option("--live", is_flag=True, help="Make one real request of a few tokens with every credential.")
+def doctor(path: Path | None, *, live: bool) -> None:
+    """Say who is asked for each name, as requests find it; with --live, try every credential.
+
+    Ends with 1 if anything is wrong.
+    """
+    import os
+
+    from headrace.config import ConfigurationError
+    from headrace.doctor import examine, try_out
+    from headrace.startup import configure
+
+    try:
+        setup = configure(path, environ=os.environ)
+    except ConfigurationError as error:
+        click.echo(error)
+        sys.exit(1)
+    wrong = False
+    looks = [examine(setup.config, setup.registry)]
+    if live:
+        looks.append(try_out(setup.config, setup.registry))
+    for look in looks:
+        for finding in look:
+            click.echo(finding)
+            wrong |= finding.ok is False
+    sys.exit(1 if wrong else 0)
+
+
 def _report_plugins(registry: Registry) -> None:
     for broken in registry.broken:
         click.echo(f"headrace: the plug-in {broken.source} is left out: {broken.reason}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import Reloader, find, from_environment, guess, load, stamp_of
 from headrace.registry import Registry
-from headrace.selectors import PROFILES, Profile, check_names, explicit_fault, parse
+from headrace.selectors import CAPABILITY_OF, PROFILES, Explicit, Profile, check_names, explicit_fault, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.config import Config
 
-__all__ = ["Setup", "check_selectors", "configure"]
+__all__ = ["Setup", "check_capabilities", "check_selectors", "configure"]
 
 
 def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
@@ -57,6 +57,32 @@ def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
     return found
 
 
+def check_capabilities(config: Config, registry: Registry) -> list[tuple[tuple[str | int, ...], str]]:
+    """Find profiles and routes that lead to a provider which cannot do what they ask. One of the loading's checks."""
+    rows = {row.id: registry.definitions.get(row.kind) for row in config.providers}
+    found: list[tuple[tuple[str | int, ...], str]] = []
+
+    def look(path: tuple[str | int, ...], profile: str, target: str) -> None:
+        asked, model = parse(profile), parse(target)
+        definition = rows.get(model.provider) if isinstance(model, Explicit) else None
+        if not isinstance(asked, Profile) or definition is None or not isinstance(model, Explicit):
+            return  # somebody else's fault to find
+        wanted = CAPABILITY_OF[asked.name]
+        able = sorted({one.name for one in definition.capabilities})
+        if wanted not in able:
+            found.append((path, f"the provider {model.provider!r} has no {wanted}; it has: {', '.join(able)}"))
+
+    for name, target in config.bindings.items():
+        look(("profiles", *name.split(".", 1)), name, target)
+    for subject, one in config.subjects.items():
+        for name, target in one.bindings.items():
+            look(("subjects", subject, "profiles", *name.split(".", 1)), name, target)
+    for at, route in enumerate(config.routes):
+        for index, target in enumerate(route.to):
+            look(("routes", at, "to", index), route.profile, target)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What a gateway is started with."""
@@ -90,7 +116,8 @@ def configure(
         return Setup(from_environment(environ, registry.definitions.values(), server=said), registry, None, None)
 
     def read() -> Config:
-        return load(path, environ=environ, checks=(registry.check, check_selectors), server=said)
+        checks = (registry.check, check_selectors, lambda config: check_capabilities(config, registry))
+        return load(path, environ=environ, checks=checks, server=said)
 
     # The watch begins before the first read: a change between the two must not be missed.
     reloader = Reloader(read, lambda: stamp_of(path))

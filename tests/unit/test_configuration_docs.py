@@ -110,10 +110,10 @@ def test_the_example_is_a_configuration(text, tmp_path):
         example + route.replace('"other/', '"acme/').replace('"third/', '"acme/'),
         name="example.toml",
         folder=tmp_path,
-        environ={"ACME_KEY": "sk-a", "TEAM_A_KEY": "sk-t"},
+        environ={"ACME_KEY": "sk-a", "TEAM_A_KEY": "sk-t", "BRAVE_API_KEY": "sk-b"},
         checks=(registry.check, check_selectors),
     )
-    assert config.bindings["web_search.news"] == "acme/search-model"
+    assert config.bindings["web_search.news"] == "search/news"
 
 
 def test_the_tutorials_provider_serves_a_request(root, tmp_path, monkeypatch):

@@ -35,6 +35,7 @@ _NO_LITERAL: Final = (
 )
 _VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
 _HEADER_TEXT: Final = re.compile(r"[!-~]+")
+_HOST: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*\.?")
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 Check: TypeAlias = Callable[[Config], Iterable[tuple[Path, str]]]
@@ -231,14 +232,28 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _is_host(text: str) -> bool:
+    """Whether it is an IP address or could be a name. Digits and dots alone are an address or nothing."""
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return _HOST.fullmatch(text) is not None and not text.replace(".", "").isdigit()
+    return True
+
+
 def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
     """Find what is wrong with several keys together, or with one in a way that a type cannot say."""
     server = config.server
-    if not is_loopback(server.host) and not config.keys and not server.danger_open:
+    if _is_host(server.host) and not is_loopback(server.host) and not config.keys and not server.danger_open:
         yield (
             ("server", "host"),
             "this address is open to others and there are no [[keys]]; add keys, or set server.danger_open = true",
         )
+    if not _is_host(server.host):
+        yield ("server", "host"), "is no address of this machine; write an IP address or a name, such as 127.0.0.1"
+    for at, host in enumerate(server.hosts):
+        if not _is_host(host):
+            yield ("server", "hosts", at), "must be a name alone, such as box.lan, without http://, port or path"
     for at, origin in enumerate(server.origins):
         parts = _split(origin)
         if parts is None or parts.scheme not in {"http", "https"} or origin.count("/") > 2:  # noqa: PLR2004 - scheme://

@@ -1,0 +1,143 @@
+"""Look at a configuration as requests would see it, and on demand try every credential with one tiny request.
+
+1. Names are looked up by the very resolver that requests use.
+2. Nothing is sent anywhere unless `try_out` is called; then each credential makes one real request, of a few tokens.
+3. A finding holds no secret and no words of a provider.
+
+Never here: a repair.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from headrace.catalogue import ask
+from headrace.config import Config
+from headrace.errors import HeadraceError, ProviderError
+from headrace.messages import Message, ModelRequest, Options
+from headrace.requests import AwsKeys, Refusal
+from headrace.resolver import LANGUAGE_MODEL, Resolver, Row, Target, compile_rows
+from headrace.runtime import RefusedError, SyncRuntime
+from headrace.selectors import CAPABILITY_OF, PROFILES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.config import Provider
+    from headrace.registry import Registry
+
+__all__ = ["Finding", "examine", "try_out"]
+
+#: The fewest that every vendor takes.
+TOKENS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of what was found.
+
+    - `ok`: None for what is neither right nor wrong.
+    """
+
+    ok: bool | None
+    about: str
+    told: str
+
+    def __str__(self) -> str:
+        mark = {True: "ok  ", False: "FAIL", None: "-   "}[self.ok]
+        return f"{mark} {self.about}: {self.told}"
+
+
+def examine(config: Config, registry: Registry) -> Iterator[Finding]:
+    """Say what each row is, and where each name, profile and default leads."""
+    for broken in registry.broken:
+        yield Finding(False, f"plug-in {broken.source}", f"left out: {broken.reason}")
+    rows = compile_rows(config, registry)
+    resolver = Resolver(config, rows)
+    for row in config.providers:
+        yield _row(row, rows[row.id])
+    for subject in (None, *config.subjects):
+        yield from _names(resolver, subject)
+    bound = config.bindings
+    free = [name for name in PROFILES if name not in bound and f"{name}.default" not in bound]
+    if free:
+        yield Finding(None, "profiles", f"not bound: {', '.join(free)}")
+    for capability in ("embeddings", "rerank"):
+        if getattr(config.defaults, capability) is not None:
+            yield _led(f"default for {capability}", resolver.resolve(None, capability))
+    for route in config.routes:
+        yield Finding(None, f"route of {route.profile}", f"{' -> '.join(route.to)} on {', '.join(route.on)}")
+
+
+def _row(row: Provider, made: Row) -> Finding:
+    ids = ", ".join(one.id for one in row.credentials)
+    wires = ", ".join(dict.fromkeys(one.protocol for one in made.able.values()))
+    able = ", ".join(sorted(made.able))
+    told = f"{row.kind} at {made.base_url}; {able} by {wires}; credentials: {ids or 'none'}"
+    return Finding(bool(made.able), f"provider {row.id}", told)
+
+
+def _names(resolver: Resolver, subject: str | None) -> Iterator[Finding]:
+    for name, route in resolver.names.public(subject):
+        capability = CAPABILITY_OF[route.profile.partition(".")[0]] if route.profile is not None else route.capability
+        about = name if subject is None else f"{name} for {subject}"
+        yield _led(about, resolver.resolve(name, capability, subject))
+
+
+def _led(about: str, found: Target | Refusal) -> Finding:
+    if isinstance(found, Refusal):
+        return Finding(False, about, f"{found.code}: {found.message}")
+    return Finding(True, about, f"{found.name} by {found.wire.protocol}" + (", takes no images" if found.blind else ""))
+
+
+def try_out(config: Config, registry: Registry) -> Iterator[Finding]:
+    """Make one real request with every credential. Costs a few tokens each, and takes as long as the providers do."""
+    rows = compile_rows(config, registry)
+    resolver = Resolver(config, rows)
+    for row in config.providers:
+        if LANGUAGE_MODEL not in rows[row.id].able:
+            yield Finding(None, f"provider {row.id}", "not tried: it has no language model")
+            continue
+        for credential in row.credentials or (None,):
+            alone = replace(row, credentials=(credential,) if credential is not None else ())
+            about = f"{row.id}/{credential.id}" if credential is not None else row.id
+            model = _some_model(resolver, rows[row.id])
+            if model is None:
+                yield Finding(False, about, "not tried: no model of it is known; name one in [models] or [profiles]")
+            else:
+                # What leads to other rows goes, so that no other is asked in its place.
+                yield _tried(about, Config(providers=(alone,)), f"{row.id}/{model}")
+
+
+def _some_model(resolver: Resolver, row: Row) -> str | None:
+    for _, route in resolver.names.public():
+        if route.provider == row.id and route.capability == LANGUAGE_MODEL:
+            return route.model
+    if row.definition.models:
+        return row.definition.models[0]
+    credential = row.pool.peek(0.0)
+    if row.listing is None:
+        return None
+    own = row.definition.authorize(credential.secret) if credential is not None else ()
+    if isinstance(own, AwsKeys):
+        return None
+    listed = ask(row.listing[0], (*row.listing[1], *own)) or ()
+    return listed[0].id if listed else None
+
+
+def _tried(about: str, config: Config, selector: str) -> Finding:
+    request = ModelRequest(selector, (Message.user("Say ok."),), options=Options(max_output_tokens=TOKENS))
+    began = time.monotonic()
+    try:
+        with SyncRuntime(config) as runtime, runtime.stream(request) as stream:
+            stream.result()
+    except RefusedError as error:
+        return Finding(False, about, f"{selector}: {error.code}")
+    except ProviderError as error:
+        status = error.event.status if error.event is not None else None
+        return Finding(False, about, f"{selector}: {error.kind}" + (f" (status {status})" if status else ""))
+    except HeadraceError as error:
+        return Finding(False, about, f"{selector}: {type(error).__name__}")
+    return Finding(True, about, f"{selector} answered in {time.monotonic() - began:.2f} s")

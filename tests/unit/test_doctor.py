@@ -1,0 +1,83 @@
+"""`headrace doctor`: where names lead, by the resolver of requests; and every credential tried for real."""
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli import main
+from headrace.testing import Reply, Upstream
+
+TEXT = """
+[[providers]]
+id = "acme"
+kind = "openai_compatible"
+base_url = "{url}/v1"
+[[providers.credentials]]
+id = "good"
+secret = "env:GOOD"
+[[providers.credentials]]
+id = "bad"
+secret = "env:BAD"
+[[providers]]
+id = "demo"
+kind = "demo"
+[profiles]
+primary = "acme/big"
+light = "demo/text"
+[subjects.team]
+profiles = {{ primary = "demo/text" }}
+[[routes]]
+profile = "primary"
+to = ["demo/text"]
+[models]
+fast = "light"
+broken = "heavy"
+[catalogue."acme/big"]
+input = ["text"]
+"""
+GOOD = b'data: {"id":"r","choices":[{"index":0,"delta":{"content":"ok"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
+
+@pytest.fixture
+def doctor(tmp_path, monkeypatch):
+    monkeypatch.setenv("GOOD", "sk-good-canary")
+    monkeypatch.setenv("BAD", "sk-bad-canary")
+
+    def run(text, *arguments):
+        path = tmp_path / "c.toml"
+        path.write_text(text)
+        done = CliRunner().invoke(main, ["doctor", "--config", str(path), *arguments])
+        assert "canary" not in done.output
+        return done.exit_code, done.output.splitlines()
+
+    return run
+
+
+def test_it_says_where_each_name_leads_and_sends_nothing(doctor):
+    code, lines = doctor(TEXT.format(url="http://127.0.0.1:9"))
+    assert code == 0, lines
+    for line in (
+        "ok   primary: acme/big by openai_chat, takes no images",
+        "ok   fast: demo/text by openai_responses",
+        "ok   primary for team: demo/text by openai_responses",
+    ):
+        assert line in lines, lines
+    assert any(line.startswith("ok   provider acme: openai_compatible at http://127.0.0.1:9/v1") for line in lines)
+    assert any("credentials: good, bad" in line for line in lines)
+    assert any(line.startswith("-    route of primary: demo/text on auth") for line in lines)
+    assert "-    profiles: not bound: heavy, coding, vision_fallback, web_search, web_fetch, image_generate" in lines
+
+
+def test_a_configuration_that_is_refused_is_told_as_check_does(doctor):
+    code, lines = doctor("[server]\nprot = 1\n")
+    assert code == 1
+    assert "server.prot: unknown key" in lines[0]
+
+
+def test_live_tries_every_credential_once_and_names_what_failed(doctor):
+    words = {"error": {"message": "no: sk-bad-canary", "type": "x", "code": "invalid_api_key"}}
+    with Upstream({"*": [Reply.stream(GOOD), Reply.json(words, status=401)]}) as far:
+        code, lines = doctor(TEXT.format(url=far.url), "--live")
+    assert code == 1
+    assert any(line.startswith("ok   acme/good: acme/big answered in") for line in lines), lines
+    assert "FAIL acme/bad: acme/big: auth (status 401)" in lines
+    assert any(line.startswith("ok   demo: demo/text answered in") for line in lines)
