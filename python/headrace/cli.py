@@ -27,7 +27,7 @@ __all__ = ["main"]
 READ_SIZE = 64 * 1024
 """Bytes of one read of `normalize`: a pipe's usual size."""
 
-READ: tuple[Protocol, ...] = ("openai_chat", "openai_responses", "anthropic_messages")
+READ: tuple[Protocol, ...] = get_args(Protocol)
 """Protocols that have a decoder."""
 
 CONTENT_TYPES = {

@@ -289,7 +289,8 @@ class Gateway:
             prepared = found.wire.prepare(runtime, request)
             if path:
                 return replace(prepared, url=prepared.url + path), "opaque"
-            return prepared, "verbatim" if found.wire.protocol == client else "normalised"
+            same = found.wire.protocol == client and not prepared.normalise
+            return prepared, "verbatim" if same else "normalised"
 
         way = self._way(
             target,

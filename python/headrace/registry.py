@@ -25,7 +25,19 @@ Discover: TypeAlias = Callable[[], Iterable[EntryPoint]]
 BUILT_IN: Final = (
     *(
         EntryPoint(name, f"headrace.providers.{name}:DEFINITION", ENTRY_POINT_GROUP)
-        for name in ("openai", "openai_compatible", "anthropic", "demo", "plain_fetch")
+        for name in (
+            "openai",
+            "openai_compatible",
+            "anthropic",
+            "demo",
+            "plain_fetch",
+            "azure_openai",
+            "chatgpt",
+            "cohere",
+            "mistral",
+            "ollama",
+            "openrouter",
+        )
     ),
     EntryPoint("vendors", "headrace.providers.vendors:DEFINITIONS", ENTRY_POINT_GROUP),
     EntryPoint("web_vendors", "headrace.providers.web_vendors:DEFINITIONS", ENTRY_POINT_GROUP),

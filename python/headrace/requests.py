@@ -277,6 +277,8 @@ class PreparedRequest:
     usage_asked: bool = False
     signing: Signing | None = None
     """Where its credential is a key pair, what the signature is for."""
+    normalise: bool = False
+    """The answer is encoded anew also for a client of the same protocol, whose own SDK could not read it as it is."""
 
     def with_headers(self, *headers: tuple[str, str]) -> PreparedRequest:
         """Give the same request with these headers, each in the place of one that has its name."""

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
 
@@ -32,8 +32,15 @@ PATHS: Final[Mapping[str, str]] = {
     "openai_chat": "/chat/completions",
     "openai_responses": "/responses",
     "anthropic_messages": "/v1/messages",
+    "cohere_chat": "/v2/chat",
+    "ollama_chat": "/api/chat",
 }
+#: What a base URL may end in besides: these wires' paths have their version, or none.
+_VERSIONS: Final[Mapping[str, str]] = {"anthropic_messages": "/v1", "cohere_chat": "/v2", "ollama_chat": "/api"}
 
+_STREAMS: Final[Mapping[str, str]] = {"ollama_chat": "application/x-ndjson"}
+#: Wires on which `<think>` in the text may be looked for.
+_TAGGED: Final = ("openai_chat", "ollama_chat")
 _OPENAI: Final = (
     "openai-beta",
     "originator",
@@ -80,11 +87,11 @@ _HELD_BACK: Final = frozenset({"x-codex-turn-state"})
 
 
 def endpoint(base_url: str, protocol: str) -> str:
-    """Give the URL of a wire's requests. Anthropic's base URL has no version; one that ends in it is taken too."""
-    base = base_url.rstrip("/")
-    if protocol == "anthropic_messages":
-        base = base.removesuffix("/v1")
-    return base + PATHS[protocol]
+    """Give the URL of a wire's requests. Anthropic's base URL has no version; one that ends in it is taken too.
+
+    Likewise Cohere's, and Ollama's without `/api`.
+    """
+    return base_url.rstrip("/").removesuffix(_VERSIONS.get(protocol, "/")) + PATHS[protocol]
 
 
 def openai_listing(base_url: str, _settings: object) -> tuple[str, Headers]:
@@ -99,7 +106,7 @@ def anthropic_listing(base_url: str, _settings: object) -> tuple[str, Headers]:
 
 def passed_headers(request: Request, protocol: str) -> Headers:
     """Pick what of the client's headers its own family may see."""
-    if request.protocol != protocol:
+    if request.protocol != protocol or protocol not in _PASSED:
         return ()
     if protocol != "openai_responses":
         return tuple(request.headers_named(_PASSED[protocol]))
@@ -115,30 +122,41 @@ def language_model(
     ask_usage: bool = True,
     think_tags: bool = False,
     flags: Sequence[str] = (),
+    edits: Mapping[str, Any] | None = None,
+    url: str | None = None,
+    streams: bool = False,
+    normalise: bool = False,
 ) -> PreparedRequest:
     """Prepare a model's request in the runtime map's protocol.
 
     - `headers`: the vendor's own, beside the common ones; each takes the place of one that would be passed.
     - `ask_usage`: the vendor takes `stream_options.include_usage`.
     - `flags`: what its dialect needs of a translated body.
+    - `edits`: on the body, by JSON pointer.
+    - `url`: where the vendor's path is not the wire's own.
+    - `normalise`: the answer is encoded anew also for a client of the same protocol.
+    - `streams`: the answer is a stream, whatever the client asked for.
     """
     protocol = runtime.protocol
     chat = protocol == "openai_chat"
     asked = ask_usage and chat and request.stream and not request.include_usage
+    changes = dict(edits or {})
+    if asked:
+        changes["/stream_options/include_usage"] = True
     body = request.body_for(
         protocol,
         model=runtime.model,
         provider=runtime.provider,
-        edits={"/stream_options/include_usage": True} if asked else None,
+        edits=changes or None,
         target_flags=flags,
     )
-    accept = "text/event-stream" if request.stream else "application/json"
+    accept = _STREAMS.get(protocol, "text/event-stream") if streams or request.stream else "application/json"
     passed = passed_headers(request, protocol)
     if headers:
         own = {name for name, _ in headers}
         passed = tuple(pair for pair in passed if pair[0] not in own)
     return PreparedRequest(
-        url=endpoint(runtime.base_url, protocol),
+        url=url or endpoint(runtime.base_url, protocol),
         headers=(
             ("content-type", "application/json"),
             ("accept", accept),
@@ -149,6 +167,7 @@ def language_model(
         protocol=protocol,
         transport=runtime.transport,
         deadlines=runtime.deadlines,
-        think_tags=think_tags and chat,
+        think_tags=think_tags and protocol in _TAGGED,
         usage_asked=asked and request.protocol == "openai_chat",
+        normalise=normalise,
     )

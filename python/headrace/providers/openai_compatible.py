@@ -13,7 +13,7 @@ from headrace.providers import _embeddings, _images, _rerank
 from headrace.providers._wires import NEVER_SET, TOKEN, language_model, openai_listing
 
 if TYPE_CHECKING:
-    from headrace.requests import PreparedRequest, Request, RuntimeMap
+    from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
 
 __all__ = ["CAPABILITIES", "DEFINITION", "DIALECT_FLAGS", "MORE", "Settings", "prepare"]
 
@@ -42,6 +42,12 @@ DIALECT_FLAGS: Final = (
     "encrypted_reasoning",
     "echo_reasoning_content",
     "echo_reasoning",
+    "thinking_parts",
+    "reasoning_object",
+    "user",
+    "random_seed",
+    "short_ids",
+    "anew",
     "max_completion_tokens",
     "adaptive_thinking",
     "thinking_budget",
@@ -74,10 +80,15 @@ class Settings:
                 raise ValueError("headers: a value has characters that no header may have")
 
 
-def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
-    """Prepare a request in the wire of the runtime map."""
+def prepare(runtime: RuntimeMap, request: Request, *, headers: Headers = ()) -> PreparedRequest:
+    """Prepare a request in the wire of the runtime map.
+
+    - `headers`: a vendor's own; those of the settings take their places.
+    """
     settings: Settings = runtime.settings
-    headers = tuple((name.lower(), value) for name, value in settings.headers.items())
+    configured = tuple((name.lower(), value) for name, value in settings.headers.items())
+    taken = {name for name, _ in configured}
+    headers = (*(pair for pair in headers if pair[0] not in taken), *configured)
     if runtime.protocol == "anthropic_messages" and not (
         request.protocol == "anthropic_messages" and request.header("anthropic-version")
     ):

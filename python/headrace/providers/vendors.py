@@ -30,6 +30,13 @@ class _DeepSeek(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _MiniMax(Settings):
+    """Shows what it thinks in its text, unless it is asked to split it."""
+
+    think_tags: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Moonshot(Settings):
     """As DeepSeek; and no call can be forced."""
 
@@ -56,7 +63,7 @@ class _Vendor:
     kind: str
     label: str
     base_url: str
-    environment: str
+    environment: str | None = None
     settings: type = Settings
     #: What it has beside the language model.
     more: tuple[Capability, ...] = ()
@@ -66,10 +73,18 @@ _VENDORS: Final = (
     _Vendor("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", _Cerebras),
     _Vendor("deepseek", "DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", _DeepSeek),
     _Vendor("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    _Vendor("github_models", "GitHub Models", "https://models.github.ai/inference", None, _NewLimit),
     _Vendor("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", _NewLimit),
+    _Vendor("huggingface", "Hugging Face", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    _Vendor("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1"),
+    _Vendor("lm_studio", "LM Studio", "http://127.0.0.1:1234/v1"),
+    _Vendor("minimax", "MiniMax", "https://api.minimax.io/v1", "MINIMAX_API_KEY", _MiniMax),
     _Vendor("moonshot", "Moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", _Moonshot),
     _Vendor("perplexity", "Perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    _Vendor("qwen", "Qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+    _Vendor("sglang", "SGLang", "http://127.0.0.1:30000/v1"),
     _Vendor("together", "Together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", more=MORE),
+    _Vendor("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
     _Vendor("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", _NewLimit, (_images.XAI,)),
     _Vendor("zai", "Z.AI", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", _Zai),
 )

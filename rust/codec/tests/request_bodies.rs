@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const CHAT: Protocol = Protocol::OpenaiChat;
 const RESPONSES: Protocol = Protocol::OpenaiResponses;
 const MESSAGES: Protocol = Protocol::AnthropicMessages;
-const TARGETS: [Protocol; 3] = [CHAT, RESPONSES, MESSAGES];
+const TARGETS: [Protocol; 5] = [CHAT, RESPONSES, MESSAGES, Protocol::CohereChat, Protocol::OllamaChat];
 const SOURCES: [Source; 4] =
     [Source::Protocol(CHAT), Source::Protocol(RESPONSES), Source::Protocol(MESSAGES), Source::Headrace];
 
@@ -46,11 +46,11 @@ fn turns(source: Source) -> Vec<Vec<Value>> {
             ],
             Source::Protocol(Protocol::OpenaiResponses) => vec![
                 json!({"role": "user", "content": [{"type": "input_text", "text": format!("q{n}")},
-                    {"type": "input_image", "image_url": "https://x/i.png"}]}),
+                    {"type": "input_image", "image_url": "data:image/png;base64,AA"}]}),
                 json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": sig}),
                 json!({"type": "function_call", "call_id": format!("a{n}"), "name": "f", "arguments": "{}"}),
                 json!({"type": "function_call", "call_id": format!("b{n}"), "name": "f", "arguments": "{\"y\":2}"}),
-                json!({"type": "function_call_output", "call_id": format!("a{n}"), "output": [{"type": "input_image", "image_url": "https://x/j.png"}]}),
+                json!({"type": "function_call_output", "call_id": format!("a{n}"), "output": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}]}),
                 json!({"type": "function_call_output", "call_id": format!("b{n}"), "output": "r"}),
                 json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": format!("done {n}"), "annotations": []}]}),
             ],
@@ -59,7 +59,7 @@ fn turns(source: Source) -> Vec<Vec<Value>> {
                 json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": enc},
                     {"type": "text", "text": "t"}, {"type": "tool_use", "id": format!("a{n}"), "name": "f", "input": {"k": [1, 2]}}]}),
                 json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": format!("a{n}"), "content": [
-                    {"type": "text", "text": "r"}, {"type": "image", "source": {"type": "url", "url": "https://x/i.png"}}]},
+                    {"type": "text", "text": "r"}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}}]},
                     {"type": "text", "text": "and?"}]}),
                 json!({"role": "assistant", "content": [{"type": "text", "text": format!("done {n}")}]}),
             ],
@@ -70,7 +70,7 @@ fn turns(source: Source) -> Vec<Vec<Value>> {
                     {"type": "continuation", "family": "anthropic_messages", "form": "signature", "data": "sig"},
                     {"type": "tool_call", "call_id": format!("a{n}"), "name": "f", "raw_input_text": "{}"}]}),
                 json!({"role": "tool", "parts": [{"type": "tool_result", "call_id": format!("a{n}"), "is_error": true, "parts": [
-                    {"type": "text", "text": "r"}, {"type": "image", "url": "https://x/i.png"}]}]}),
+                    {"type": "text", "text": "r"}, {"type": "image", "url": "data:image/png;base64,AA"}]}]}),
                 json!({"role": "assistant", "parts": [{"type": "text", "text": format!("done {n}")}]}),
             ],
         })

@@ -18,10 +18,17 @@ fn run(body: &Value, source: Source, target: Protocol, flags: TargetFlags) -> Re
 
 /// All flags on, but for those that would change how another field is carried.
 fn all_flags() -> TargetFlags {
-    Flag::ALL
-        .iter()
-        .filter(|f| !matches!(f, Flag::EchoReasoningContent | Flag::EchoReasoning | Flag::ThinkingBudget))
-        .fold(TargetFlags::default(), |flags, f| flags.with(*f, true))
+    let otherwise = [
+        Flag::EchoReasoningContent,
+        Flag::EchoReasoning,
+        Flag::ThinkingParts,
+        Flag::ThinkingBudget,
+        Flag::ReasoningObject,
+        Flag::RandomSeed,
+        Flag::ShortIds,
+        Flag::Anew,
+    ];
+    Flag::ALL.iter().filter(|f| !otherwise.contains(f)).fold(TargetFlags::default(), |flags, f| flags.with(*f, true))
 }
 
 struct Trial<'a> {
@@ -42,7 +49,10 @@ impl Trial<'_> {
             (Refused, Err(e)) if e.code == "unsupported_feature" => {
                 let at = e.param.clone().unwrap_or_default();
                 let type_of_it = param.split(".type:").next().unwrap_or_default().to_owned() + ".type";
-                (!at.starts_with(&param) && at != type_of_it).then(|| format!("{said}: refused at {at}"))
+                // Where the whole object is refused, so is each of its fields.
+                let object = param.rsplit_once('.').map_or("", |(object, _)| object);
+                let within = !object.is_empty() && (at.starts_with(object) || object.starts_with(&at));
+                (!at.starts_with(&param) && at != type_of_it && !within).then(|| format!("{said}: refused at {at}"))
             }
             (_, Err(e)) => Some(format!("{said}: {e:?}")),
             (Refused, Ok(_)) => Some(format!("{said}: carried")),
@@ -104,7 +114,10 @@ impl Trial<'_> {
                 })
                 .collect()
         };
-        for (body, comes) in tries {
+        for (mut body, comes) in tries {
+            if matches!(self.target, Protocol::CohereChat | Protocol::OllamaChat) {
+                body = request_samples::flat::around(&body, &self.path, self.target);
+            }
             let text = body.to_string();
             let mark = if text.contains("mark_er") {
                 Here("mark_er")

@@ -14,7 +14,7 @@ use headrace_codec::error::ErrorKind;
 use headrace_codec::event::ErrorPhase;
 use headrace_codec::loss::Loss;
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
-use headrace_codec::request::{RequestError, Source, TranslateSpec, Translation, relay, translate};
+use headrace_codec::request::{RequestError, Source, TranslateSpec, Translation, passes, relay, translate};
 use headrace_kernel::{
     AttemptSpec as KernelSpec, Cause, Deadlines as KernelDeadlines, Failure as KernelFailure, SigV4, Url,
 };
@@ -45,23 +45,24 @@ impl Made {
         }
         // The body is given away when the answer commits, and nothing is attempted after that.
         let body = request.body().unwrap_or_default();
-        let (pieces, losses): (Vec<Bytes>, Vec<Loss>) = if recipe.protocol == request.protocol {
-            let whole = Bytes::from_owner(SharedBody(Arc::clone(&body)));
-            let layout = Some(&request.facts.layout);
-            let (slices, losses) = relay(&body, recipe.protocol, layout, Some(&recipe.model), &recipe.edits)?;
-            (slices.iter().map(|piece| part_of(&whole, piece)).collect(), losses)
-        } else {
-            let spec = TranslateSpec {
-                source: Source::Protocol(request.protocol),
-                target: recipe.protocol,
-                model: &recipe.model,
-                provider: recipe.provider.as_deref(),
-                edits: &recipe.edits,
-                target_flags: recipe.flags,
+        let (pieces, losses): (Vec<Bytes>, Vec<Loss>) =
+            if passes(Source::Protocol(request.protocol), recipe.protocol, recipe.flags) {
+                let whole = Bytes::from_owner(SharedBody(Arc::clone(&body)));
+                let layout = Some(&request.facts.layout);
+                let (slices, losses) = relay(&body, recipe.protocol, layout, Some(&recipe.model), &recipe.edits)?;
+                (slices.iter().map(|piece| part_of(&whole, piece)).collect(), losses)
+            } else {
+                let spec = TranslateSpec {
+                    source: Source::Protocol(request.protocol),
+                    target: recipe.protocol,
+                    model: &recipe.model,
+                    provider: recipe.provider.as_deref(),
+                    edits: &recipe.edits,
+                    target_flags: recipe.flags,
+                };
+                let Translation { body, losses } = translate(&body, &spec)?;
+                (vec![Bytes::from(body)], losses)
             };
-            let Translation { body, losses } = translate(&body, &spec)?;
-            (vec![Bytes::from(body)], losses)
-        };
         *self = Made { recipe: Some(Arc::clone(recipe)), pieces, losses };
         Ok(())
     }

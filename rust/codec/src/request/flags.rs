@@ -73,6 +73,18 @@ flags! {
     EchoReasoningContent = "echo_reasoning_content",
     /// Chat: the same in `reasoning`.
     EchoReasoning = "echo_reasoning",
+    /// Chat: the same as a part of the content, of type `thinking`.
+    ThinkingParts = "thinking_parts",
+    /// Chat: how much is to be thought stands in an object `reasoning`, as an effort or as a number of tokens.
+    ReasoningObject = "reasoning_object",
+    /// Chat: `user`, where `extras` are not taken.
+    User = "user",
+    /// Chat: the seed is called `random_seed`.
+    RandomSeed = "random_seed",
+    /// Chat: ids of calls are nine letters and digits.
+    ShortIds = "short_ids",
+    /// Chat: a dialect in which also a Chat client's body is written anew.
+    Anew = "anew",
     /// Chat: the limit is called `max_completion_tokens`, else `max_tokens`.
     MaxCompletionTokens = "max_completion_tokens",
     /// Messages: `thinking: {"type": "adaptive"}`.
@@ -85,14 +97,16 @@ flags! {
     ThinkingBudget = "thinking_budget",
 }
 
-const _: () = assert!(Flag::ALL.len() <= 32, "one bit a flag");
+const _: () = assert!(Flag::ALL.len() <= 64, "one bit a flag");
 
 /// The set of flags of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TargetFlags(u32);
+pub struct TargetFlags(u64);
 
 impl TargetFlags {
-    const fn of(flags: &[Flag]) -> Self {
+    pub(super) const NONE: TargetFlags = TargetFlags(0);
+
+    pub(super) const fn of(flags: &[Flag]) -> Self {
         let mut bits = 0;
         let mut i = 0;
         while i < flags.len() {
@@ -118,6 +132,7 @@ impl TargetFlags {
         Flag::Files,
         Flag::Audio,
         Flag::Penalties,
+        Flag::User,
         Flag::Extras,
         Flag::CacheMarks,
         Flag::EncryptedReasoning,
@@ -134,6 +149,7 @@ impl TargetFlags {
         Flag::Images,
         Flag::Files,
         Flag::Penalties,
+        Flag::User,
         Flag::Sampling,
         Flag::TopK,
     ]);
@@ -170,6 +186,12 @@ impl TargetFlags {
     #[must_use]
     pub fn has(self, flag: Flag) -> bool {
         self.0 >> flag as u32 & 1 == 1
+    }
+
+    /// These flags but for those of `others`.
+    #[must_use]
+    pub(super) fn except(self, others: TargetFlags) -> Self {
+        TargetFlags(self.0 & !others.0)
     }
 
     #[must_use]

@@ -45,6 +45,16 @@ pub(super) fn call_id<'a>(id: &'a Str<'_>, target: Protocol) -> Cow<'a, str> {
     Cow::Owned(format!("call_{}", digest(&id)))
 }
 
+/// A call's id for a target that takes nine letters and digits and nothing else.
+pub(super) fn short_call_id<'a>(id: &'a Str<'_>) -> Cow<'a, str> {
+    const LENGTH: usize = 9;
+    let id = id.decode();
+    if id.len() == LENGTH && id.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return id;
+    }
+    Cow::Owned(digest(&id)[..LENGTH].to_owned())
+}
+
 /// A tool's name as the target takes it: `[a-zA-Z0-9_-]`, 64 long, for Messages 128. Part of the name stays, for the
 /// model reads it.
 #[must_use]

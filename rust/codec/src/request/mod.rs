@@ -11,6 +11,7 @@
 //! No URL, no header, no credential, no choice of a model may be added.
 
 mod anthropic_messages;
+mod cohere_chat;
 mod edit;
 mod error;
 mod flags;
@@ -20,6 +21,7 @@ mod ids;
 mod inspect;
 mod media;
 mod neutral;
+mod ollama_chat;
 mod openai_chat;
 mod openai_responses;
 mod options;
@@ -83,9 +85,16 @@ struct Target<'a> {
     flags: TargetFlags,
 }
 
-/// Translates a body. Within one protocol it is relayed ([`relay`]).
+/// Whether a body of this source passes to the target with its bytes ([`relay`]), or is written anew.
+#[must_use]
+pub fn passes(source: Source, target: Protocol, flags: TargetFlags) -> bool {
+    source == Source::Protocol(target) && !(target == Protocol::OpenaiChat && flags.has(Flag::Anew))
+}
+
+/// Translates a body. Within one protocol it is relayed ([`relay`]), but for a dialect that wants it anew.
 pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, RequestError> {
-    if spec.source == Source::Protocol(spec.target) {
+    let within = spec.source == Source::Protocol(spec.target);
+    if passes(spec.source, spec.target, spec.target_flags) {
         let (body, losses) = relay(body, spec.target, None, Some(spec.model), spec.edits)?;
         return Ok(Translation { body: body.to_vec(), losses });
     }
@@ -105,6 +114,8 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
     };
     let body: &[u8] = &prepared;
     let mut r = reader::Reader::new(spec.target, column, spec.target_flags, spec.provider);
+    // What a client of the same protocol says besides is for this very vendor.
+    r.own = within.then(Vec::new);
     let mut s = Scanner::new(body);
     let mut request = match spec.source {
         Source::Headrace => headrace::read(&mut r, &mut s)?,
@@ -119,14 +130,19 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
     }
     options::settle(&mut r, &mut request)?;
     let mut edits = own_members(request.options.extra)?;
-    let target = Target { model: spec.model, flags: spec.target_flags };
+    for (key, value) in r.own.take().into_iter().flatten() {
+        edits.push(Edit::new(&pointer(&key), Some(&value))?);
+    }
+    let target = Target { model: spec.model, flags: column.of(spec.target_flags) };
     // What a protocol says in more words than another is little beside the texts.
     let mut out = Vec::with_capacity(body.len() + body.len() / 8 + 512);
     match spec.target {
         Protocol::OpenaiResponses => openai_responses::write(&request, &target, &mut out),
         Protocol::AnthropicMessages => anthropic_messages::write(request, &target, &mut out),
         Protocol::GoogleGemini => google_gemini::write(request, &target, &mut out),
-        // `column` knows these three.
+        Protocol::CohereChat => cohere_chat::write(request, &target, &mut out),
+        Protocol::OllamaChat => ollama_chat::write(request, &target, &mut out),
+        // `column` knows no other.
         _ => openai_chat::write(request, &target, &mut out),
     }
     edits.extend_from_slice(spec.edits);
@@ -143,8 +159,12 @@ fn own_members(extra: Option<&[u8]>) -> Result<Vec<Edit>, RequestError> {
     let mut s = Scanner::new(raw);
     let mut items = s.object()?;
     while let Some(key) = s.key(&mut items)? {
-        let pointer = format!("/{}", key.decode().replace('~', "~0").replace('/', "~1"));
-        edits.push(Edit::new(&pointer, Some(s.skip()?))?);
+        edits.push(Edit::new(&pointer(&key.decode()), Some(s.skip()?))?);
     }
     Ok(edits)
+}
+
+/// The JSON pointer of a key at the top.
+fn pointer(key: &str) -> String {
+    format!("/{}", key.replace('~', "~0").replace('/', "~1"))
 }

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 
 use super::error::{Res, shown};
 use super::flags::{Flag, TargetFlags};
-use super::neutral::{Choice, Format, Grammar, Input, Message, Options, Part, Request, Role, Str, Thinking, Tool};
+use super::neutral::{
+    Choice, Format, Grammar, Input, Message, Options, Part, Place, Request, Role, Str, Thinking, Tool,
+};
 use super::reader::Reader;
 use super::{ids, pairing};
 use crate::event::Protocol;
@@ -40,6 +42,14 @@ pub(super) fn mode<'a>(r: &mut Reader<'_>, mode: &str) -> Res<Option<Choice<'a>>
         "required" => Ok(Some(Choice::Required)),
         _ => r.expected("", "auto, none or required"),
     }
+}
+
+/// Refuses a picture that the target would have to fetch where it fetches none. `key` is where the link stands.
+pub(super) fn pictured(r: &Reader<'_>, from: &Place<'_>, key: &str) -> Res<()> {
+    if r.is_to(Protocol::OllamaChat) && matches!(from, Place::Url(_)) {
+        return r.refuse(key, "the target fetches no picture; send its bytes");
+    }
+    Ok(())
 }
 
 /// Refuses a choice that forces a call where the target knows none.
@@ -97,11 +107,27 @@ pub(super) fn effort_word<'a>(r: &mut Reader<'_>, o: &mut Options<'a>, effort: S
     if r.is_to(Protocol::GoogleGemini) {
         return gemini_effort(r, o, effort, key);
     }
-    if !r.is_to(Protocol::AnthropicMessages) {
-        o.effort = Some(effort);
-        return;
-    }
     let level = effort.decode().into_owned();
+    match r.target {
+        Protocol::AnthropicMessages => {}
+        Protocol::CohereChat | Protocol::OllamaChat if !r.has(Flag::Effort) => {
+            r.loss(LossAction::Dropped, key);
+            return;
+        }
+        target => {
+            let has = match target {
+                // A budget stands for it.
+                Protocol::CohereChat => level == "none",
+                Protocol::OllamaChat => matches!(level.as_str(), "none" | "low" | "medium" | "high"),
+                _ => true,
+            };
+            if !has {
+                r.loss(LossAction::Approximated, key);
+            }
+            o.effort = Some(effort);
+            return;
+        }
+    }
     if level == "none" {
         o.thinking = Some(Thinking::Off);
     } else if r.has(Flag::AdaptiveThinking) && r.has(Flag::Effort) {
@@ -146,21 +172,28 @@ fn gemini_effort<'a>(r: &mut Reader<'_>, o: &mut Options<'a>, effort: Str<'a>, k
 }
 
 /// A budget of thinking as the client gave it.
-pub(super) fn budgeted(r: &mut Reader<'_>, o: &mut Options<'_>, budget: u64) {
+pub(super) fn budgeted(r: &mut Reader<'_>, o: &mut Options<'_>, budget: u64, key: &'static str) {
     if r.is_to(Protocol::GoogleGemini) && !r.has(Flag::ThinkingBudget) {
-        r.loss(LossAction::Approximated, "reasoning_budget_tokens");
-        return gemini_effort(r, o, Str::Own(effort_of(budget).to_owned()), "reasoning_budget_tokens");
+        r.loss(LossAction::Approximated, key);
+        return gemini_effort(r, o, Str::Own(effort_of(budget).to_owned()), key);
+    }
+    match r.target {
+        Protocol::CohereChat | Protocol::OllamaChat if !r.has(Flag::Effort) => {
+            return r.loss(LossAction::Dropped, key);
+        }
+        Protocol::OllamaChat => r.loss(LossAction::Approximated, key),
+        _ => {}
     }
     if !r.is_to(Protocol::AnthropicMessages) || r.has(Flag::ThinkingBudget) {
         o.thinking = Some(Thinking::Budget(budget));
     } else if r.has(Flag::AdaptiveThinking) {
-        r.loss(LossAction::Approximated, "reasoning_budget_tokens");
+        r.loss(LossAction::Approximated, key);
         o.thinking = Some(Thinking::Adaptive);
         if o.effort.is_none() && r.has(Flag::Effort) {
             o.effort = Some(Str::Own(effort_of(budget).to_owned()));
         }
     } else {
-        r.loss(LossAction::Dropped, "reasoning_budget_tokens");
+        r.loss(LossAction::Dropped, key);
     }
 }
 
@@ -350,6 +383,15 @@ pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
             r.loss(LossAction::Approximated, "tool_choice");
         }
     }
+    if r.is_to(Protocol::CohereChat)
+        && let Some(Choice::Named { name, .. }) = &o.choice
+        && request.tools.iter().any(|t| t.name.decode() == name.decode())
+    {
+        // A tool cannot be named there: it is the only one that is told of.
+        request.tools.retain(|t| t.name.decode() == name.decode());
+        o.choice = Some(Choice::Required);
+        r.loss(LossAction::Approximated, "tool_choice");
+    }
     match &o.choice {
         Some(Choice::Required) if request.tools.is_empty() => {
             return r.refuse("tool_choice", "no tool is left that the target could be made to call");
@@ -369,7 +411,10 @@ pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
         if said_by_user(&request.messages, false) {
             r.loss(LossAction::Approximated, &format!("{}[].role", r.list));
         }
-    } else if let (None, Some(Thinking::Budget(n))) = (&o.effort, &o.thinking) {
+    } else if let (None, Some(Thinking::Budget(n))) = (&o.effort, &o.thinking)
+        && !r.is_to(Protocol::CohereChat)
+        && !r.has(Flag::ReasoningObject)
+    {
         o.effort = Some(Str::Own(effort_of(*n).to_owned()));
     }
     Ok(())

@@ -31,6 +31,8 @@ pub(super) struct Reader<'s> {
     /// Rows that are reported already, with the depth they were met at.
     reported: Vec<(*const Row, usize)>,
     losses: Vec<Loss>,
+    /// A vendor's own keys of the body, where they are to be kept.
+    pub own: Option<Vec<(String, Vec<u8>)>>,
     /// Items of lists so far.
     items: usize,
 }
@@ -54,7 +56,7 @@ impl<'s> Reader<'s> {
     pub(super) fn new(target: Protocol, column: Column, flags: TargetFlags, provider: Option<&'s str>) -> Self {
         Reader {
             target,
-            flags,
+            flags: column.of(flags),
             provider,
             list: "messages",
             snake: false,
@@ -62,6 +64,7 @@ impl<'s> Reader<'s> {
             path: Vec::new(),
             reported: Vec::new(),
             losses: Vec::new(),
+            own: None,
             items: 0,
         }
     }
@@ -80,12 +83,22 @@ impl<'s> Reader<'s> {
 
     /// Whether the target wants readable reasoning given back.
     pub(super) fn echoes(&self) -> bool {
-        self.is_to(Protocol::OpenaiChat) && (self.has(Flag::EchoReasoningContent) || self.has(Flag::EchoReasoning))
+        match self.target {
+            Protocol::OpenaiChat => {
+                [Flag::EchoReasoningContent, Flag::EchoReasoning, Flag::ThinkingParts].iter().any(|f| self.has(*f))
+            }
+            target => matches!(target, Protocol::CohereChat | Protocol::OllamaChat),
+        }
+    }
+
+    /// Whether the target's messages are `OpenAI`'s of old: a role, a text, calls; no file by URL, no picture by id.
+    pub(super) fn is_to_chat(&self) -> bool {
+        matches!(self.target, Protocol::OpenaiChat | Protocol::CohereChat | Protocol::OllamaChat)
     }
 
     /// Whether the target takes a call's arguments as an object instead of text.
     pub(super) fn takes_objects(&self) -> bool {
-        matches!(self.target, Protocol::AnthropicMessages | Protocol::GoogleGemini)
+        matches!(self.target, Protocol::AnthropicMessages | Protocol::GoogleGemini | Protocol::OllamaChat)
     }
 
     pub(super) fn enter(&mut self, key: &'static str) {
@@ -111,7 +124,10 @@ impl<'s> Reader<'s> {
             let camel = if self.snake && key.raw.contains(&b'_') { camel(&key.decode()) } else { None };
             let found = open.table.find(|k| camel.as_deref().map_or_else(|| key.is(k), |camel| camel == k));
             let Some((at, row)) = found else {
-                if asks(s.skip()?) {
+                let raw = s.skip()?;
+                if let Some(own) = self.own.as_mut().filter(|_| self.path.is_empty()) {
+                    own.push((key.decode().into_owned(), raw.to_vec()));
+                } else if asks(raw) {
                     let key = shown(&key.decode());
                     let path = self.place(&key, false);
                     self.push_loss(path, LossAction::Dropped);

@@ -12,8 +12,10 @@
 //!
 //! A field without a row must not be read anywhere.
 
-use super::flags::Flag;
-use super::{Source, anthropic_messages, google_gemini, headrace, openai_chat, openai_responses};
+use super::flags::{Flag, TargetFlags};
+use super::{
+    Source, anthropic_messages, cohere_chat, google_gemini, headrace, ollama_chat, openai_chat, openai_responses,
+};
 use crate::event::Protocol;
 use crate::json::Kind;
 
@@ -104,6 +106,8 @@ impl Object {
 pub struct Column {
     at: usize,
     others: &'static [Other],
+    /// What the target's protocol has no place for, whatever its flags say.
+    lacks: TargetFlags,
 }
 
 /// A field whose fate in a target is not that of the column which the target goes by.
@@ -121,21 +125,37 @@ pub(super) const fn other(path: &'static str, key: &'static str, fate: Fate) -> 
 }
 
 impl Column {
-    pub(super) const CHAT: Column = Column { at: 0, others: &[] };
-    pub(super) const RESPONSES: Column = Column { at: 1, others: &[] };
-    pub(super) const MESSAGES: Column = Column { at: 2, others: &[] };
+    pub(super) const CHAT: Column = Column { at: 0, others: &[], lacks: TargetFlags::NONE };
+    pub(super) const RESPONSES: Column = Column { at: 1, others: &[], lacks: TargetFlags::NONE };
+    pub(super) const MESSAGES: Column = Column { at: 2, others: &[], lacks: TargetFlags::NONE };
 
     /// The column of `base`, but for these fields.
     #[must_use]
     pub const fn like(base: Column, others: &'static [Other]) -> Column {
-        Column { at: base.at, others }
+        Column { at: base.at, others, lacks: base.lacks }
+    }
+
+    /// The column for a protocol that has no place for what these flags stand for.
+    #[must_use]
+    pub const fn without(self, flags: &[Flag]) -> Column {
+        Column { lacks: TargetFlags::of(flags), ..self }
+    }
+
+    /// What can hold of the flags of a target of this column.
+    #[must_use]
+    pub(super) fn of(&self, flags: TargetFlags) -> TargetFlags {
+        flags.except(self.lacks)
     }
 
     /// The fate of a row of this object.
     #[must_use]
     pub fn fate(&self, object: &Object, row: &Row) -> Fate {
         let other = self.others.iter().find(|o| o.key == row.key && o.path == object.path);
-        other.map_or(row.fates[self.at], |o| o.fate)
+        match other.map_or(row.fates[self.at], |o| o.fate) {
+            Fate::If(flag, _) if self.lacks.has(flag) => Fate::Drop("no such parameter"),
+            Fate::Needs(flag, why) if self.lacks.has(flag) => Fate::Refuse(why),
+            fate => fate,
+        }
     }
 }
 
@@ -143,10 +163,13 @@ impl Column {
 #[must_use]
 pub fn column(source: Source, target: Protocol) -> Option<Column> {
     match target {
+        Protocol::OpenaiChat if source == Source::Protocol(target) => Some(openai_chat::DIALECT),
         Protocol::OpenaiChat => Some(Column::CHAT),
         Protocol::OpenaiResponses => Some(Column::RESPONSES),
         Protocol::AnthropicMessages => Some(Column::MESSAGES),
         Protocol::GoogleGemini => Some(google_gemini::column(source)),
+        Protocol::CohereChat => Some(cohere_chat::column(source)),
+        Protocol::OllamaChat => Some(ollama_chat::column(source)),
         _ => None,
     }
 }

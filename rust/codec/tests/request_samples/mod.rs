@@ -6,6 +6,8 @@
     reason = "these functions are tables, in the order of the fields"
 )]
 
+pub mod flat;
+
 use headrace_codec::event::Protocol;
 use headrace_codec::request::Source;
 use headrace_codec::request::table::{Fate, Row};
@@ -18,8 +20,14 @@ pub const SOURCES: &[Source] = &[
     Source::Protocol(Protocol::GoogleGemini),
     Source::Headrace,
 ];
-pub const TARGETS: &[Protocol] =
-    &[Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::GoogleGemini];
+pub const TARGETS: &[Protocol] = &[
+    Protocol::OpenaiChat,
+    Protocol::OpenaiResponses,
+    Protocol::AnthropicMessages,
+    Protocol::GoogleGemini,
+    Protocol::CohereChat,
+    Protocol::OllamaChat,
+];
 
 /// What a value of a field that goes by its value comes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +58,7 @@ pub fn skeleton(source: Source, path: &str, key: &str) -> (Value, &'static str) 
             (json!({"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}), "")
         }
         ("openai_chat", "stream_options") => (json!({"messages": [], "stream_options": {}}), "/stream_options"),
+        ("openai_chat", "reasoning") => (json!({"messages": [], "reasoning": {}}), "/reasoning"),
         ("openai_chat", "messages[]") => {
             let message = match key {
                 "tool_call_id" => json!({"role": "tool", "content": "x"}),
@@ -390,6 +399,9 @@ pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protoco
     let messages = target == Protocol::AnthropicMessages;
     let chat = target == Protocol::OpenaiChat;
     let full = if path.is_empty() { row.key.to_owned() } else { format!("{path}.{}", row.key) };
+    if let Some(values) = flat::values(source, &full, target) {
+        return values;
+    }
     let plain = |v: Value| vec![(v, None)];
     let by = |these: &[(Value, Comes)]| these.iter().map(|(v, c)| (v.clone(), Some(*c))).collect::<Vec<_>>();
     let silent = |v: Value| vec![(v, Some(Silent))];
@@ -465,6 +477,11 @@ pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protoco
         }
         (_, "stream" | "options.stream") => vec![(json!(true), Some(Here("\"stream\":true")))],
         (_, "stream_options") => silent(json!({"include_usage": true})),
+        ("openai_chat", "reasoning") => silent(json!({"effort": "high"})),
+        ("openai_chat", "reasoning.max_tokens") => vec![(json!(5000), Some(if messages { Lost } else { Silent }))],
+        ("openai_chat", "reasoning.summary") => {
+            vec![(json!("auto"), Some(if messages { Lost } else { Here("auto") }))]
+        }
         ("openai_chat", "tool_choice") => vec![(json!("required"), Some(Here("tool_choice")))],
         ("openai_chat", "tools") => plain(json!([{"type": "function", "function": {"name": "mark_er"}}])),
         ("openai_chat", "messages[].role") => vec![(json!("user"), Some(Silent)), (json!("developer"), Some(Silent))],
@@ -701,7 +718,7 @@ fn gemini_values(full: &str, row: &Row, fate: Fate, target: Protocol) -> Vec<(Va
             _ => vec![(json!(true), None)],
         },
         "generationConfig.thinkingConfig.thinkingBudget" => {
-            by(&[(json!(5000), if messages { Here("adaptive") } else { Here("medium") }), (json!(-1), Silent)])
+            by(&[(json!(5000), if messages { Lost } else { Here("medium") }), (json!(-1), Silent)])
         }
         "generationConfig.thinkingConfig.thinkingLevel" => by(&[(json!("HIGH"), Here("high"))]),
         "contents[].role" => at_all(json!("user"), Silent),

@@ -3,6 +3,7 @@
 use super::super::error::{RequestError, Res};
 use super::super::flags::Flag;
 use super::super::neutral::{Call, Input, Kept, Message, Part, Place, Reasoning, Role, Str, ToolResult};
+use super::super::options;
 use super::super::reader::{Reader, type_of};
 use super::{BLOCK, BLOCK_TYPES, NO_DOCUMENT, SOURCE};
 use crate::event::Protocol;
@@ -120,6 +121,7 @@ fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Ve
         "image" => {
             let Some(source) = b.source else { return r.missing("source") };
             let Holds::Bytes(from) = source else { return r.expected("source", "a picture") };
+            options::pictured(r, &from, "source.url")?;
             out.push(Part::Image { from, detail: None, mark: None });
         }
         "document" => document(r, b, out)?,
@@ -165,7 +167,7 @@ fn document<'a>(r: &mut Reader<'_>, mut b: Block<'a>, out: &mut Vec<Part<'a>>) -
     if !r.has(Flag::Files) {
         return r.refuse("source", NO_DOCUMENT);
     }
-    if matches!(from, Place::Url(_)) && r.is_to(Protocol::OpenaiChat) {
+    if matches!(from, Place::Url(_)) && r.is_to_chat() {
         return r.refuse("source.url", "Chat takes no file by URL");
     }
     out.push(Part::File { from, name: b.title, mark: None });

@@ -90,6 +90,10 @@ fn metadata<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) ->
     let mut open = r.object(s, &METADATA)?;
     while r.next(s, &mut open)?.is_some() {
         let user = r.string(s)?;
+        if !r.has(Flag::Extras) && !r.has(Flag::User) {
+            r.loss(LossAction::Dropped, "user_id");
+            continue;
+        }
         // OpenAI's bound. A hash still tells users apart.
         o.user = Some(if user.decode().chars().count() > 64 {
             r.loss(LossAction::Approximated, "user_id");

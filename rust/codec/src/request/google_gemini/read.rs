@@ -342,7 +342,7 @@ fn file<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Part<'a>> {
     }
     let kind = mime.unwrap_or_else(|| if is_picture(&link) { "image/*".to_owned() } else { String::new() });
     let sounds = kind.starts_with("audio/") || kind.starts_with("video/");
-    if !kind.starts_with("image/") && !sounds && r.is_to(Protocol::OpenaiChat) {
+    if !kind.starts_with("image/") && !sounds && r.is_to_chat() {
         return r.refuse("fileUri", "Chat takes no file by URL");
     }
     let part = bytes(r, &kind, Place::Url(uri))?;
@@ -360,6 +360,7 @@ fn bytes<'a>(r: &mut Reader<'_>, mime: &str, from: Place<'a>) -> Res<Part<'a>> {
         if !r.has(Flag::Images) {
             return r.refuse("", NO_IMAGES);
         }
+        options::pictured(r, &from, "fileUri")?;
         return Ok(Part::Image { from, detail: None, mark: None });
     }
     if mime.starts_with("audio/") || mime.starts_with("video/") {
@@ -499,7 +500,7 @@ fn thinking<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) ->
                 let raw = s.number()?;
                 match crate::json::count(raw) {
                     Some(0) => level(r, o, "none", key),
-                    Some(budget) => options::budgeted(r, o, budget),
+                    Some(budget) => options::budgeted(r, o, budget, key),
                     None if raw == b"-1" => {
                         o.thinking = r.is_to(Protocol::AnthropicMessages).then_some(Thinking::Adaptive);
                     }

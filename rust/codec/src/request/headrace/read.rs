@@ -1,6 +1,7 @@
 //! A `ModelRequest` becomes a neutral request.
 
 use super::super::error::{Res, shown};
+use super::super::media;
 use super::super::neutral::{
     Call, Choice, Format, Input, Kept, Message, Options, Part, Place, Reasoning, Request, Role, Str, Tool, ToolResult,
 };
@@ -56,7 +57,7 @@ fn read_options<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>
             "reasoning_summary" => o.summary = Some((r.string(s)?, "options.reasoning_summary")),
             "reasoning_budget_tokens" => {
                 let Some(budget) = s.count_or_skip()? else { return r.expected(key, "a whole number") };
-                options::budgeted(r, o, budget);
+                options::budgeted(r, o, budget, key);
             }
             "verbosity" => o.verbosity = Some(r.string(s)?),
             "response_format" => format(r, s, o)?,
@@ -299,15 +300,16 @@ fn made<'a>(
         },
         "image" => {
             let from = place(r, p.data, p.mime, p.url, p.file_id)?;
-            if matches!(from, Place::Id(_)) && r.is_to(Protocol::OpenaiChat) {
-                return r.refuse("file_id", "Chat takes no picture by file id");
+            if matches!(from, Place::Id(_)) && r.is_to_chat() {
+                return r.refuse("file_id", "the target takes no picture by file id");
             }
+            options::pictured(r, &from, "url")?;
             Part::Image { from, detail: p.detail, mark: None }
         }
         "file" => {
             let from = place(r, p.data, p.mime, p.url, p.file_id)?;
-            if matches!(from, Place::Url(_)) && r.is_to(Protocol::OpenaiChat) {
-                return r.refuse("url", "Chat takes no file by URL");
+            if matches!(from, Place::Url(_)) && r.is_to_chat() {
+                return r.refuse("url", "the target takes no file by URL");
             }
             Part::File { from, name: p.name, mark: None }
         }
@@ -341,7 +343,7 @@ fn made<'a>(
     };
     let Some(extra) = extra else { return Ok(Some(part)) };
     // The assistant's texts, and those of a result in Chat, are strings in `OpenAI`'s protocols.
-    let in_string = role == Role::Assistant || (depth > 0 && r.is_to(Protocol::OpenaiChat));
+    let in_string = role == Role::Assistant || (depth > 0 && r.is_to_chat());
     if in_string && !r.is_to(Protocol::AnthropicMessages) {
         r.loss(LossAction::Dropped, "extra");
         return Ok(Some(part));
@@ -359,6 +361,7 @@ fn place<'a>(
     match (data, mime, url, file_id) {
         (Some(data), Some(mime), ..) => Ok(Place::Base64 { mime, data }),
         (Some(_), None, ..) => r.missing("mime"),
+        (None, _, Some(Str::Lit(url)), _) => Ok(media::place(url)),
         (None, _, Some(url), _) => Ok(Place::Url(url)),
         (None, _, None, Some(id)) => Ok(Place::Id(id)),
         (None, _, None, None) => r.missing("data"),

@@ -1,10 +1,12 @@
 //! `OpenAI` Chat Completions: its request's fields, as a source and as a target.
 
+mod dialect;
 mod read;
 mod write;
 
+pub(super) use dialect::DIALECT;
 pub(super) use read::{allowed, breakpoint, read};
-pub(super) use write::{WRAPPED_SCHEMA, arguments, strings, write};
+pub(super) use write::{WRAPPED_SCHEMA, arguments, joined, strings, text_of, write};
 
 use super::flags::Flag;
 use super::table::Fate::{By, Drop, If, Kept, Near, Needs, Ours, Refuse, To};
@@ -57,6 +59,8 @@ pub(super) static TOP: Object = Object {
             If(Flag::Effort, "reasoning.effort"),
             By("output_config.effort with thinking on, where the target has it"),
         ),
+        // A vendor's own way to say so.
+        row("reasoning", OBJ, Kept, Kept),
         row(
             "response_format",
             OBJ,
@@ -91,6 +95,22 @@ pub(super) static STREAM_OPTIONS: Object = Object {
             Ours("the encoder writes the usage chunk"),
         ),
         row("include_obfuscation", BOOL, Drop("the encoder pads nothing"), Drop("the encoder pads nothing")),
+    ],
+};
+
+pub(super) static REASONING: Object = Object {
+    path: "reasoning",
+    rows: &[
+        row(
+            "effort",
+            STR,
+            If(Flag::Effort, "reasoning.effort"),
+            By("output_config.effort with thinking on, where the target has it"),
+        ),
+        row("max_tokens", NUM, Near("as an effort"), By("thinking, where the target has it")),
+        row("enabled", BOOL, NO_PLACE, NO_PLACE),
+        row("exclude", BOOL, NO_PLACE, NO_PLACE),
+        row("summary", STR, To("reasoning.summary"), To("thinking.display")),
     ],
 };
 
@@ -295,6 +315,7 @@ pub(super) static ALLOWED_TOOL: Object = Object {
 pub(super) static TABLES: &[&Object] = &[
     &TOP,
     &STREAM_OPTIONS,
+    &REASONING,
     &MESSAGE,
     &PART,
     &MARK,

@@ -10,7 +10,7 @@ use super::super::reader::Reader;
 use super::super::{ids, options};
 use super::{
     ALLOWED, ALLOWED_TOOL, CALL, CALLED, CHOICE, CUSTOM, CUSTOM_FORMAT, DETAIL, FILE, FORMAT, FUNCTION, GRAMMAR, IMAGE,
-    MARK, MESSAGE, NAMED, PART, SCHEMA, STREAM_OPTIONS, TOOL, TOP,
+    MARK, MESSAGE, NAMED, PART, REASONING, SCHEMA, STREAM_OPTIONS, TOOL, TOP,
 };
 use crate::event::{ContinuationForm, Protocol};
 use crate::json::{Kind, Scanner};
@@ -60,6 +60,7 @@ pub(in super::super) fn read<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res
             }
             "parallel_tool_calls" => o.parallel = Some(s.boolean()?),
             "reasoning_effort" => options::effort(r, s, o, "reasoning_effort")?,
+            "reasoning" => reasoning(r, s, o)?,
             "response_format" => format(r, s, o)?,
             "stop" => o.stop = r.strings(s, "stop")?,
             "store" => o.store = options::store(r, s.boolean()?),
@@ -83,6 +84,24 @@ pub(in super::super) fn read<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res
         return r.missing("messages");
     }
     Ok(request)
+}
+
+/// How much is to be thought, as a router of many vendors' models has it.
+fn reasoning<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) -> Res<()> {
+    r.enter("reasoning");
+    let mut open = r.object(s, &REASONING)?;
+    while let Some(key) = r.next(s, &mut open)? {
+        match key {
+            "effort" => options::effort(r, s, o, "effort")?,
+            "max_tokens" => {
+                let Some(budget) = s.count_or_skip()? else { return r.expected(key, "a whole number") };
+                options::budgeted(r, o, budget, key);
+            }
+            _ => o.summary = Some((r.string(s)?, "reasoning.summary")),
+        }
+    }
+    r.leave();
+    Ok(())
 }
 
 fn messages<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, out: &mut Vec<Message<'a>>) -> Res<()> {
@@ -188,7 +207,9 @@ impl<'a> Read<'a> {
         let mut parts = Vec::with_capacity(self.content.len() + self.calls.len() + self.reasoning.len() + 1);
         if let Some((text, key)) = self.thought.take() {
             if self.reasoning.is_empty() {
-                if !text.is_empty() {
+                if r.echoes() {
+                    self.reasoning.push(Reasoning { texts: vec![text], kept: None });
+                } else if !text.is_empty() {
                     r.loss(LossAction::Dropped, key);
                 }
             } else if let Some(bare) = self.reasoning.iter_mut().find(|t| t.texts.is_empty()) {
@@ -292,6 +313,7 @@ fn image_url<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<(Place<'a>, Opt
         }
     }
     let Some(url) = url else { return r.missing("url") };
+    options::pictured(r, &url, "url")?;
     r.leave();
     Ok((url, detail))
 }
@@ -381,13 +403,15 @@ fn detail<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<(Option<Str
             }
         }
     }
-    if kept.is_none() {
+    if kept.is_none() && !r.echoes() {
         if let Some((_, key)) = text.filter(|(t, _)| !t.is_empty()) {
             r.loss(LossAction::Dropped, key);
         }
         return Ok(None);
     }
-    Ok(Some((id, Reasoning { texts: text.into_iter().map(|(t, _)| t).collect(), kept })))
+    let reasoning = Reasoning { texts: text.into_iter().map(|(t, _)| t).collect(), kept };
+    let says = reasoning.kept.is_some() || reasoning.texts.iter().any(|t| !t.is_empty());
+    Ok(says.then_some((id, reasoning)))
 }
 
 fn tool<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Tool<'a>>> {

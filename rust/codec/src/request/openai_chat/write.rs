@@ -5,9 +5,13 @@
 //!    of the user's behind them.
 
 use super::super::flags::{Flag, TargetFlags};
-use super::super::neutral::{Call, Choice, Format, Input, Message, Options, Part, Place, Request, Role, Str, Tool};
+use super::super::neutral::{
+    Call, Choice, Format, Input, Message, Options, Part, Place, Reasoning, Request, Role, Str, Thinking, Tool,
+};
 use super::super::options::custom_names;
 use super::super::{Target, ids, media, out, pairing};
+use std::borrow::Cow;
+
 use crate::event::{ContinuationForm, Protocol};
 use crate::json::{Scanner, Value};
 use crate::text::push_json_str;
@@ -62,15 +66,14 @@ fn options(options: &Options<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
         out::raw(o, name, most);
     }
     for (name, raw) in &options.passed {
+        let name = if *name == "seed" && flags.has(Flag::RandomSeed) { "random_seed" } else { *name };
         out::raw(o, name, raw);
     }
     if !options.stop.is_empty() {
         out::key(o, "stop");
         strings(&options.stop, o);
     }
-    if let Some(effort) = options.effort.as_ref().filter(|_| flags.has(Flag::Effort)) {
-        out::str(o, "reasoning_effort", effort);
-    }
+    reasons(options, flags, o);
     match &options.format {
         Some(Format::JsonObject) => out::raw(o, "response_format", b"{\"type\":\"json_object\"}"),
         Some(Format::Schema { name, description, schema, strict }) => {
@@ -93,8 +96,37 @@ fn options(options: &Options<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
         out::flag(o, "store", store);
     }
     if let Some(user) = &options.user {
-        out::str(o, if flags.has(Flag::Extras) { "safety_identifier" } else { "user" }, user);
+        if flags.has(Flag::Extras) {
+            out::str(o, "safety_identifier", user);
+        } else if flags.has(Flag::User) {
+            out::str(o, "user", user);
+        }
     }
+}
+
+/// How much is to be thought.
+fn reasons(options: &Options<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
+    let effort = options.effort.as_ref().filter(|_| flags.has(Flag::Effort));
+    if flags.has(Flag::ReasoningObject) {
+        match (&options.thinking, effort) {
+            (Some(Thinking::Budget(tokens)), _) => {
+                out::raw(o, "reasoning", format!("{{\"max_tokens\":{tokens}}}").as_bytes());
+            }
+            (_, Some(effort)) => {
+                out::raw(o, "reasoning", b"{\"effort\":");
+                effort.push(o);
+                o.push(b'}');
+            }
+            _ => {}
+        }
+    } else if let Some(effort) = effort {
+        out::str(o, "reasoning_effort", effort);
+    }
+}
+
+/// A call's id as this target takes it.
+fn call_id<'a>(id: &'a Str<'_>, flags: TargetFlags) -> Cow<'a, str> {
+    if flags.has(Flag::ShortIds) { ids::short_call_id(id) } else { ids::call_id(id, CHAT) }
 }
 
 pub(in super::super) fn strings(these: &[Str<'_>], o: &mut Vec<u8>) {
@@ -207,12 +239,12 @@ fn content(parts: &[Part<'_>], flags: TargetFlags, o: &mut Vec<u8>) {
     }
 }
 
-fn text_of<'p>(part: &'p Part<'_>) -> Option<&'p Str<'p>> {
+pub(in super::super) fn text_of<'p>(part: &'p Part<'_>) -> Option<&'p Str<'p>> {
     if let Part::Text(text, _) | Part::Refusal(text) = part { Some(text) } else { None }
 }
 
 /// Texts as one string, a blank line between them.
-fn joined(parts: &[Part<'_>], o: &mut Vec<u8>) {
+pub(in super::super) fn joined(parts: &[Part<'_>], o: &mut Vec<u8>) {
     o.push(b'"');
     for (i, text) in parts.iter().filter_map(text_of).enumerate() {
         if i > 0 {
@@ -305,8 +337,21 @@ fn assistant(message: &Message<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
     out::comma(o);
     let start = o.len();
     o.extend_from_slice(b"{\"role\":\"assistant\"");
+    let thoughts = message.parts.iter().filter_map(|p| if let Part::Reasoning(r) = p { Some(r) } else { None });
+    let thoughts: Vec<&Reasoning<'_>> = thoughts.filter(|_| flags.has(Flag::ThinkingParts)).collect();
     // Texts of one turn are one text: a list of them is refused by many servers.
-    if texts.is_empty() {
+    if !thoughts.is_empty() {
+        out::raw(o, "content", b"[");
+        for thought in thoughts {
+            thinking_part(thought, o);
+        }
+        for text in texts {
+            open(o, "text");
+            out::str(o, "text", text);
+            o.push(b'}');
+        }
+        o.push(b']');
+    } else if texts.is_empty() {
         out::raw(o, "content", b"null");
     } else {
         out::key(o, "content");
@@ -331,6 +376,22 @@ fn assistant(message: &Message<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
     }
     o.push(b'}');
     out::splice(o, start, message.extra);
+}
+
+/// What was thought, as a part of the content.
+fn thinking_part(thought: &Reasoning<'_>, o: &mut Vec<u8>) {
+    open(o, "thinking");
+    out::raw(o, "thinking", b"[");
+    for text in &thought.texts {
+        open(o, "text");
+        out::str(o, "text", text);
+        o.push(b'}');
+    }
+    o.push(b']');
+    if let Some(kept) = thought.kept.as_ref().filter(|kept| kept.form == ContinuationForm::Signature) {
+        out::plain(o, "signature", &kept.data);
+    }
+    o.push(b'}');
 }
 
 fn reasoning(message: &Message<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
@@ -396,7 +457,7 @@ fn splice(data: &str, o: &mut Vec<u8>) {
 
 fn write_call(call: &Call<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
     o.push(b'{');
-    out::plain(o, "id", &ids::call_id(&call.id, CHAT));
+    out::plain(o, "id", &call_id(&call.id, flags));
     let name = call.name.decode();
     let name = ids::tool_name(&name, CHAT);
     if call.custom && flags.has(Flag::CustomTools) {
@@ -441,7 +502,7 @@ fn result<'a>(message: Message<'a>, flags: TargetFlags, pictures: &mut Vec<Part<
             result.parts.into_iter().partition(|p| matches!(p, Part::Text(..) | Part::Refusal(_)));
         out::comma(o);
         o.extend_from_slice(b"{\"role\":\"tool\"");
-        out::plain(o, "tool_call_id", &ids::call_id(&result.id, CHAT));
+        out::plain(o, "tool_call_id", &call_id(&result.id, flags));
         out::key(o, "content");
         match texts.as_slice() {
             [] if others.is_empty() => o.extend_from_slice(b"\"\""),

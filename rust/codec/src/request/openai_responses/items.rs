@@ -10,7 +10,6 @@ use super::super::options;
 use super::super::reader::{Reader, type_of};
 use super::read::tools;
 use super::{ITEM_FIELDS, ITEM_TYPES, PART, SUMMARY};
-use crate::event::Protocol;
 use crate::json::{Kind, Scanner};
 use crate::loss::LossAction;
 
@@ -231,13 +230,16 @@ fn part<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Part<'a>> {
         "refusal" => refusal.map_or_else(|| r.missing("refusal"), |text| Ok(Part::Refusal(text))),
         "input_image" if image.is_some() && id.is_some() => {
             r.loss(LossAction::Dropped, "file_id");
-            image.map_or_else(|| r.missing("image_url"), |from| Ok(Part::Image { from, detail, mark }))
+            let Some(from) = image else { return r.missing("image_url") };
+            options::pictured(r, &from, "image_url")?;
+            Ok(Part::Image { from, detail, mark })
         }
         "input_image" => match image.or(id) {
-            Some(Place::Id(_)) if r.is_to(Protocol::OpenaiChat) => {
-                r.refuse("file_id", "Chat takes no picture by file id")
+            Some(Place::Id(_)) if r.is_to_chat() => r.refuse("file_id", "the target takes no picture by file id"),
+            Some(from) => {
+                options::pictured(r, &from, "image_url")?;
+                Ok(Part::Image { from, detail, mark })
             }
-            Some(from) => Ok(Part::Image { from, detail, mark }),
             None => r.missing("image_url"),
         },
         "input_file" => {
