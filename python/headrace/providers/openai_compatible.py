@@ -50,6 +50,7 @@ DIALECT_FLAGS: Final = (
     "anew",
     "max_completion_tokens",
     "adaptive_thinking",
+    "skip_signatures",
     "thinking_budget",
 )
 
