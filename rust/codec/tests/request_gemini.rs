@@ -279,7 +279,7 @@ fn what_policy_needs_to_know() {
 fn answered(client: Protocol, wire: &str) -> Value {
     let mut config = EncoderConfig::new(client);
     config.stream = false;
-    config.response_id = "x_1".to_owned();
+    "x_1".clone_into(&mut config.response_id);
     config.provider = Some("acme".to_owned());
     config.family = Some(Protocol::GoogleGemini);
     let (mut encoder, mut out) = (Encoder::new(config), Vec::new());
