@@ -46,7 +46,7 @@ def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
     bound |= {str(parse(name) or name) for one in config.subjects.values() for name in one.bindings}
     for at, route in enumerate(config.routes):
         if not isinstance(parse(route.profile), Profile):
-            message = f"{route.profile!r} is no profile; use one of {', '.join(PROFILES)}, or PROFILE.NAME"
+            message = f"is no profile; use one of {', '.join(PROFILES)}, or PROFILE.NAME"
             found.append((("routes", at, "profile"), message))
         elif str(parse(route.profile)) not in bound:
             found.append((("routes", at, "profile"), "nothing is bound to it; bind it in [profiles]"))

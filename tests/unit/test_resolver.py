@@ -198,7 +198,7 @@ def test_images_that_nobody_can_see_are_refused(extra, words):
 @pytest.mark.parametrize(
     ("text", "key", "words"),
     [
-        ('[subjects.a]\ninherits = "b"\n', "subjects.a.inherits", "no subject 'b'"),
+        ('[subjects.a]\ninherits = "b"\n', "subjects.a.inherits", "no such subject"),
         ('[subjects.a]\ninherits = "b"\n[subjects.b]\ninherits = "a"\n', "subjects.a.inherits", "circle"),
         ('[subjects.a]\ninherits = "a"\n', "subjects.a.inherits", "circle"),
         ("[subjects.A]\n", "subjects.A", "lower-case"),
@@ -206,7 +206,7 @@ def test_images_that_nobody_can_see_are_refused(extra, words):
         ('[subjects.a.profiles]\nprimary = "x/y"\n', "subjects.a.profiles.primary", "no provider 'x'"),
         ('[defaults]\nembeddings = "x/y"\n', "defaults.embeddings", "no provider 'x'"),
         ('[defaults]\nrerank = "primary"\n', "defaults.rerank", "provider_id/model"),
-        ('[[keys]]\nid = "k"\nsecret = "env:A"\nsubject = "x"\n', "keys[0].subject", "no subject 'x'"),
+        ('[[keys]]\nid = "k"\nsecret = "env:A"\nsubject = "x"\n', "keys[0].subject", "no such subject"),
         ('[catalogue."a/b"]\ninput = ["smell"]\n', 'catalogue."a/b".input[0]', "must be"),
     ],
 )

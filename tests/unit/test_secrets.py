@@ -5,15 +5,22 @@ import json
 import logging
 import pickle
 import traceback
+from dataclasses import fields, is_dataclass
+from typing import get_type_hints
 
 import pytest
 from support.control import FakeError, FakeRequest, configured, failure, gateway
 
-from headrace.config import ConfigurationError
+from headrace.config import Config, ConfigurationError, parse
 from headrace.credentials import Credential
+from headrace.errors import ProviderError
+from headrace.messages import Message, ModelRequest
 from headrace.plugins import bearer
 from headrace.providers.anthropic import authorize
+from headrace.registry import Registry
 from headrace.requests import AttemptSpec, PreparedRequest, Secret, Settlement
+from headrace.runtime import RefusedError, SyncRuntime
+from headrace.testing import Reply, Upstream
 
 CANARY = "canary-7f3a9"
 
@@ -120,6 +127,15 @@ def test_a_whole_request_shows_none(parts, caplog):
         ),
         f'[store]\nurl = "mysql://root:{CANARY}@x"\n',
         f'[profiles]\nprimary = "{CANARY}"\n',
+        f'[subjects.a]\ninherits = "{CANARY}"\n',
+        f'[subjects.a.profiles]\nprimary = "{CANARY}"\n',
+        f'[defaults]\nembeddings = "{CANARY}"\n',
+        f'[server]\nhosts = ["https://{CANARY}"]\n',
+        f'[catalogue."a/b"]\ninput = ["{CANARY}"]\n',
+        f'[[routes]]\nprofile = "{CANARY}"\nto = ["a/b"]\n',
+        f'[[routes]]\nprofile = "primary"\nto = ["{CANARY}"]\n',
+        f'[[routes]]\nprofile = "primary"\nto = ["a/b"]\non = ["{CANARY}"]\n',
+        f'[[keys]]\nid = "k"\nsecret = "env:X"\nsubject = "{CANARY}"\n',
         f'[models]\nx = "{CANARY}"\n',
     ],
 )
@@ -141,3 +157,52 @@ def test_a_request_on_its_way_shows_no_header_and_no_query(kind):
     )
     assert CANARY not in repr(made)
     assert "https://x.example/v1" in repr(made)
+
+
+def secret_fields(kind, seen=()):
+    """Every field of the configuration that is a `Secret`, by the class that has it."""
+    found = set()
+    for one in fields(kind):
+        for part in parts_of(get_type_hints(kind)[one.name]):
+            if part is Secret:
+                found.add((kind.__name__, one.name))
+            elif is_dataclass(part) and part not in seen:
+                found |= secret_fields(part, (*seen, part))
+    return found
+
+
+def parts_of(hint):
+    inner = getattr(hint, "__args__", ())
+    return [hint, *(deep for part in inner for deep in parts_of(part))]
+
+
+def test_every_field_that_holds_a_secret_is_planted_above():
+    planted = {("Credential", "secret"), ("Key", "secret")}
+    assert secret_fields(Config) == planted
+
+
+def test_a_store_with_a_password_shows_none():
+    config = configured(f'[store]\nurl = "postgresql://u:{CANARY}@db.example/h"\n', {})
+    assert CANARY in config.store.url
+    assert CANARY not in repr(config)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 429, 500])
+def test_a_provider_that_repeats_the_key_tells_it_to_nobody(status, tmp_path, caplog):
+    key = f"{CANARY}-up"
+    words = {"error": {"message": f"the key {key} may not", "type": key, "code": f"{key}_refused"}}
+    with Upstream(Reply.json(words, status=status)) as far, caplog.at_level(logging.DEBUG):
+        text = f'[[providers]]\nid = "a"\nkind = "openai_compatible"\nbase_url = "{far.url}/v1"\n'
+        text += '[[providers.credentials]]\nid = "c"\nsecret = "env:K"\n'
+        config = parse(text, name="c", folder=tmp_path, environ={"K": key}, checks=(Registry(tuple).check,))
+        with SyncRuntime(config) as runtime:
+            with runtime.stream(ModelRequest("a/m", (Message.user("hi"),))) as stream:
+                (event,) = list(stream)
+            with (
+                pytest.raises((ProviderError, RefusedError)) as caught,
+                runtime.stream(ModelRequest("a/m", (Message.user("hi"),))) as stream,
+            ):
+                stream.result()
+    shown = [repr(event), str(event.to_dict()), str(caught.value), repr(caught.value), caplog.text]
+    shown += traceback.format_exception(caught.value)
+    assert [one for one in shown if CANARY in one] == []

@@ -284,12 +284,15 @@ def _subjects(config: Config) -> Iterator[tuple[Path, str]]:
             seen.add(above)
             above = config.subjects[above].inherits
         if subject.inherits is not None and subject.inherits not in config.subjects:
-            yield ("subjects", name, "inherits"), f"no subject {subject.inherits!r}{guess(subject.inherits, names)}"
+            yield (
+                ("subjects", name, "inherits"),
+                f"no such subject{guess(subject.inherits, names)}; add [subjects.NAME]",
+            )
         elif above in seen:
             yield ("subjects", name, "inherits"), "inherits from itself in the end; break the circle"
     for at, key in enumerate(config.keys):
         if key.subject is not None and key.subject not in config.subjects:
-            yield ("keys", at, "subject"), f"no subject {key.subject!r}{guess(key.subject, names)}; add [subjects.NAME]"
+            yield ("keys", at, "subject"), f"no such subject{guess(key.subject, names)}; add [subjects.NAME]"
 
 
 def _row(path: Path, row: Provider) -> Iterator[tuple[Path, str]]:

@@ -209,7 +209,8 @@ class Store:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
 
-    url: str = "sqlite:"
+    # An address of PostgreSQL may hold a password.
+    url: str = field(default="sqlite:", repr=False)
     """`sqlite:` (in `$XDG_STATE_HOME/headrace`), `sqlite:PATH`, `memory:` or `postgresql://...`."""
 
 
