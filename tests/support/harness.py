@@ -146,8 +146,7 @@ class Tools:
                 await asyncio.Event().wait()
             outcome = "tool_error" if line == "poison" else "ok"
             if outcome == "ok":
-                with self.file.open("a") as file:
-                    file.write(f"{line}\n")
+                await self.write(line)
             self.ran.append(line)
             self.before("end")
         except asyncio.CancelledError:
@@ -155,6 +154,11 @@ class Tools:
             raise
         await record(p.ExecutionFinished.from_dict({"intent_id": name, "execution_id": execution, "outcome": outcome}))
         return outcome
+
+    async def write(self, line: str) -> None:
+        """Have the effect."""
+        with self.file.open("a") as file:
+            file.write(f"{line}\n")
 
     @property
     def lines(self) -> list[str]:

@@ -83,7 +83,7 @@ class ToolRuntime(Protocol):
         """Carry one intent out, or not, and say what came of it.
 
         - `state`: the run's, to be read only: grants, hashes of what was read.
-        - `record`: for every fact on the way, but not for the observation, which is returned.
+        - `record`: for every fact on the way. The observation is returned, and may have been recorded as well.
 
         A failure of a tool is an observation. If cancelled: nothing of the execution runs any longer, its end is
         recorded, and the cancellation goes on.

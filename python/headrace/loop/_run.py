@@ -415,7 +415,7 @@ class Run:
             observed = self._recovered(waiting)
         else:
             observed = await self._run_tool(intent)
-        if observed is not None:
+        if observed is not None and self.state.intents[intent.intent_id].stage != "observed":
             await self.record(observed, key=f"{intent.intent_id}/observed")
 
     async def _run_tool(self, intent: p.ToolIntent) -> p.ToolObserved | None:
@@ -430,6 +430,8 @@ class Run:
                 self._step = None
         # Called off. The tool runtime has recorded the end of what ran, or the end is not known.
         now = self.state.intents[intent.intent_id]
+        if now.stage == "observed":
+            return None
         if now.stage == "started":
             await self.record(
                 p.ExecutionInDoubt(
