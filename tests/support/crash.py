@@ -37,11 +37,14 @@ class Points:
     def __init__(self, folder: pathlib.Path, deadly: int) -> None:
         self.deadly = deadly
         self.count = 0
+        self.is_armed = False
         self.names = os.open(folder / "points", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self.told = os.open(folder / "told", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
 
     def reach(self, name: str) -> None:
         """Be at a point."""
+        if not self.is_armed:
+            return
         self.count += 1
         os.write(self.names, f"{name}\n".encode())
         if self.count == self.deadly:
@@ -92,26 +95,28 @@ def watch_fsyncs(points: Points) -> None:
 
     class Watched(apsw.VFS):
         def __init__(self) -> None:
-            super().__init__("watched", "", makedefault=True)
+            super().__init__("watched", "unix", makedefault=True)
 
         def xOpen(self, name: Any, flags: list[int]) -> File:  # noqa: N802 - its name there
-            return File("", name, flags)
+            return File("unix", name, flags)
 
     points.vfs = Watched()  # type: ignore[attr-defined]
 
 
 async def lead(store_url: str, upstream: str, folder: pathlib.Path, name: str, points: Points) -> None:
     """Lead a run from its start."""
+    watch_fsyncs(points)
     store = await open_store(store_url)
     log = await EventLog.over(store)
     watch_appends(points)
-    watch_fsyncs(points)
+    points.is_armed = True
     tools = Spawning(folder, before=points.reach)
     async with Runtime(harness.config(f"{upstream}/{name}")) as models:
         opened = await start(log, p.RunStarted(goal="note it", model="acme/m", cwd=str(folder)), run_id=name)
         for record in opened.records:
             points.seen(record)
         await opened.run(models=models, tools=tools, seen=points.seen).go()
+    points.is_armed = False
     await store.close()
 
 
