@@ -130,7 +130,9 @@ class Opened:
     @property
     def relay(self) -> Relay:
         """How the answer reaches a client."""
-        return "opaque" if self.call.streams and self._own else "gathered"
+        if not self._own:
+            return "gathered"
+        return "opaque" if self.call.streams else "gathered_verbatim"
 
     def prepare(self, runtime: RuntimeMap) -> PreparedRequest | Refusal:
         """Make what is sent."""

@@ -52,9 +52,10 @@ Deferred: TypeAlias = T | Coroutine[Any, Any, T]
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 ClientProtocol = Literal["openai_chat", "openai_responses", "anthropic_messages"]
-Relay = Literal["verbatim", "normalised", "opaque", "gathered"]
+Relay = Literal["verbatim", "normalised", "opaque", "gathered", "gathered_verbatim"]
 """`opaque`: the bytes pass and nobody reads them, as the answer is no model's (a token count, a stream of pictures).
-`gathered`: the whole answer comes to `Policy.read`, which says what the client gets."""
+`gathered`: the whole answer comes to `Policy.read`, which says what the client gets; `gathered_verbatim`: likewise, and
+an error of the client's own passes as it came."""
 
 
 class Removed:

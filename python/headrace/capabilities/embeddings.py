@@ -160,14 +160,15 @@ def parse(body: Any) -> EmbedRequest:
     - Raises `BadRequestError`: names the field.
     """
     read = Fields(body)
-    encoding = read.text("encoding_format", of=("float", "base64"))
+    # A client that does not say how wants numbers.
+    encoding = read.text("encoding_format", of=("float", "base64")) or "float"
     return EmbedRequest(
         model=read.text("model") or "",
         input=_inputs(read.take("input")),
         dimensions=read.count("dimensions"),
         purpose=cast("Purpose | None", read.text("input_type", of=PURPOSES)),
         dtype=cast("Dtype | None", read.text("dtype", of=DTYPES)) or "float",
-        encoding=cast("Literal['float', 'base64'] | None", encoding),
+        encoding=cast("Literal['float', 'base64']", encoding),
         truncate=read.flag("truncate"),
         user=read.text("user"),
         extra=read.extra,

@@ -35,7 +35,7 @@ _KNOWN: Final = frozenset(
 )
 _TEXT: Final = re.compile(r"text/|application/(?:json|xml|xhtml\+xml|javascript|[a-z0-9.+-]+\+(?:json|xml))\Z")
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
-_NOISE: Final = ("script", "style", "noscript", "template", "svg", "iframe", "form", "button")
+_NOISE: Final = ("head", "title", "script", "style", "noscript", "template", "svg", "iframe", "form", "button")
 _BLANK: Final = re.compile(r"\n{3,}")
 
 
@@ -100,8 +100,6 @@ def readable(page: str, form: PageFormat) -> tuple[str | None, str]:
         title = soup.title.get_text().strip() if soup.title else None
         for element in soup(_NOISE):
             element.decompose()
-        if soup.head is not None:
-            soup.head.decompose()
         if form == "text":
             text = soup.get_text("\n", strip=True)
         else:

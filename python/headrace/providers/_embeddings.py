@@ -47,11 +47,11 @@ class _Dialect:
 
     def capability(self) -> Capability:
         """Make the wire."""
-        carries = {"input", "dimensions", "user", "dtype" if self.dtype else "", "truncate" if self.truncate else ""}
+        carries = {"input", "dimensions", "dtype" if self.dtype else "", "truncate" if self.truncate else ""}
         if self.purpose:
             carries.add("purpose")
         if self.wire == "openai_embeddings":
-            carries |= {"extra", "encoding"}
+            carries |= {"extra", "encoding", "user"}
         return Capability("embeddings", self.wire, self.prepare, read=read, carries=frozenset(carries))
 
     def prepare(self, runtime: RuntimeMap, asked: EmbedRequest) -> PreparedRequest:
@@ -71,7 +71,7 @@ class _Dialect:
             body[self.dtype] = asked.dtype
         elif self.base64 is not None and asked.encoding != "float":
             body[self.base64[0]] = self.base64[1]
-        elif asked.encoding is not None and self.wire == "openai_embeddings":
+        elif asked.encoding == "base64" and self.wire == "openai_embeddings":
             body["encoding_format"] = asked.encoding
         if self.wire == "openai_embeddings":
             body |= given(user=asked.user) | dict(asked.extra)

@@ -215,7 +215,7 @@ impl Exchange<'_> {
         let mut reply = error_reply(self.request.protocol, &failed.error.as_event());
         let own_mistake = failed.error.kind.row().gateway == GatewayStatus::ClientMistake;
         if own_mistake
-            && relay != Mode::Normalised
+            && !matches!(relay, Mode::Normalised | Mode::Gathered { verbatim: false })
             && let Some((content_type, body)) = &failed.body
             && !body.is_empty()
         {

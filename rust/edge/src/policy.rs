@@ -71,8 +71,9 @@ pub enum Relay {
     Normalised,
     /// The bytes unchanged, and nobody reads them: the answer is no model's (a token count).
     Opaque,
-    /// Nothing by itself: the whole body goes to the policy, which says what the client gets.
-    Gathered,
+    /// Nothing by itself: the whole body goes to the policy, which says what the client gets. `verbatim`: it is in the
+    /// client's own form, and so is an error's.
+    Gathered { verbatim: bool },
 }
 
 /// Text that is never printed.

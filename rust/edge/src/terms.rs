@@ -43,7 +43,7 @@ impl Terms<'_> {
         let as_asked = !said.eq_ignore_ascii_case(if self.stream { JSON } else { EVENT_STREAM });
         match self.relay {
             Relay::Opaque => Kind::Opaque,
-            Relay::Gathered => Kind::Gathered,
+            Relay::Gathered { .. } => Kind::Gathered,
             Relay::Verbatim if as_asked && self.stream => {
                 Kind::frames(self.spec.usage_asked && !self.request.facts.include_usage)
             }

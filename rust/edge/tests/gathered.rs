@@ -26,7 +26,7 @@ fn a_whole_answer_goes_to_the_policy_once_and_its_answer_to_the_client() {
     let url = up.url(EMBED);
     let policy = TestPolicy::always(move |request| {
         assert_eq!((request.operation, request.facts.model.as_deref()), (Operation::Embeddings, None));
-        plan(&url, request, Relay::Gathered)
+        plan(&url, request, Relay::Gathered { verbatim: false })
     });
     let edge = start(&policy);
     let mut client = Client::to(edge.address());
@@ -52,7 +52,7 @@ fn a_failure_or_a_cut_is_an_attempt_that_failed_and_is_never_read() {
     for (reply, kind) in [(cut, ErrorKind::StreamInterrupted), (refused, ErrorKind::RateLimit)] {
         let up = Upstream::start(Script::always(reply)).unwrap();
         let url = up.url(EMBED);
-        let policy = TestPolicy::always(move |request| plan(&url, request, Relay::Gathered));
+        let policy = TestPolicy::always(move |request| plan(&url, request, Relay::Gathered { verbatim: false }));
         let edge = start(&policy);
         let answer = Client::to(edge.address()).send(post(EMBED, "{}")).answer();
         assert!(answer.status >= 400 && answer.text().contains("\"error\""), "{}", answer.text());
@@ -76,4 +76,18 @@ fn an_unread_stream_reaches_the_client_piece_by_piece() {
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
     assert_eq!(answer.text(), "data: {\"a\":1}\n\ndata: {\"b\":2}\n\n");
     assert_eq!(policy.settled(0).finish, Some(FinishReason::Stop));
+}
+
+#[test]
+fn a_clients_own_mistake_is_told_in_its_own_form() {
+    let words = r#"{"detail":"wrong","own":[1]}"#;
+    for verbatim in [true, false] {
+        let up = Upstream::start(Script::always(Reply::json(400, words).end())).unwrap();
+        let url = up.url(EMBED);
+        let policy = TestPolicy::always(move |request| plan(&url, request, Relay::Gathered { verbatim }));
+        let edge = start(&policy);
+        let answer = Client::to(edge.address()).send(post(EMBED, "{}")).answer();
+        assert_eq!((answer.status, answer.text() == words), (400, verbatim));
+        assert!(answer.text().contains("wrong"));
+    }
 }

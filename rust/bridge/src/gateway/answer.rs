@@ -44,8 +44,9 @@ fn relay_named(name: &str) -> PyResult<Relay> {
         "verbatim" => Ok(Relay::Verbatim),
         "normalised" => Ok(Relay::Normalised),
         "opaque" => Ok(Relay::Opaque),
-        "gathered" => Ok(Relay::Gathered),
-        _ => Err(PyValueError::new_err("relay must be verbatim, normalised, opaque or gathered")),
+        "gathered" => Ok(Relay::Gathered { verbatim: false }),
+        "gathered_verbatim" => Ok(Relay::Gathered { verbatim: true }),
+        _ => Err(PyValueError::new_err("no such relay")),
     }
 }
 
