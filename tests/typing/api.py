@@ -5,8 +5,21 @@ from __future__ import annotations
 from typing import assert_type
 
 import headrace
+from headrace.capabilities import (
+    EmbedRequest,
+    EmbedResult,
+    FetchRequest,
+    ImageRequest,
+    ImageResult,
+    PartialImage,
+    Ranked,
+    RerankRequest,
+    SearchRequest,
+    SearchResult,
+)
 from headrace.codes import ErrorKind, FinishReason
 from headrace.errors import KINDS, RateLimitError, from_event
+from headrace.runtime import Runtime, SyncRuntime
 from headrace.testing import Gate, Reply, Upstream
 
 
@@ -103,3 +116,16 @@ def scripted() -> None:
         facts = upstream.wait(lambda facts: facts.request_count == 1)
         assert_type(facts.requests[0].header("host"), str | None)
         upstream.open("go")
+
+
+async def called(runtime: Runtime, plain: SyncRuntime) -> None:
+    embedded = await runtime.embed(EmbedRequest(model="a/m", input=("x",)))
+    assert_type(embedded, EmbedResult)
+    assert_type(embedded.embeddings[0].vector.data, bytes)
+    assert_type(plain.rerank(RerankRequest(model="a/m", query="q", documents=("x",))).results, tuple[Ranked, ...])
+    assert_type(await runtime.search(SearchRequest(query="q")), SearchResult)
+    assert_type(plain.fetch(FetchRequest(url="https://a.example")).content, str)
+    async with runtime.image_stream(ImageRequest(model="a/m", prompt="p")) as pictures:
+        async for picture in pictures:
+            assert_type(picture, PartialImage | ImageResult)
+    assert_type(plain.images(ImageRequest(model="a/m", prompt="p")), ImageResult)

@@ -248,6 +248,15 @@ def test_what_is_no_form_is_refused(body, words):
         forms.read_form(body, "b")
 
 
+@given(st.binary(max_size=200).map(lambda noise: b"--b" + noise + b"--b--"))
+def test_noise_is_a_form_or_refused(body):
+    try:
+        parts = forms.read_form(body, "b")
+    except BadRequestError:
+        return
+    assert all(part.name is not None for part in parts)
+
+
 def test_a_request_says_nothing_of_pictures_in_its_repr():
     asked = images.parse({"prompt": "p", "image": "data:image/png;base64,c2VjcmV0"}, edit=True)
     assert "secret" not in repr(asked)

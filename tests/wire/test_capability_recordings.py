@@ -1,13 +1,17 @@
 """What providers really sent, read to typed results; and requests as their SDKs would have them."""
 
 import base64
+import contextlib
 import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from openai.types import CreateEmbeddingResponse, ImagesResponse
 
 from headrace import Decoder
+from headrace.calls import Call, Opened
 from headrace.capabilities import (
     EmbedRequest,
     FetchRequest,
@@ -277,6 +281,91 @@ def test_google_is_asked_as_its_types_say():
     made = _images.GEMINI.prepare(runtime("openai", _images.GEMINI, "imagen-4"), replace(asked, images=(), n=2))
     assert made.url.endswith("/models/imagen-4:predict")
     assert json.loads(made.body)["parameters"]["sampleCount"] == 2
+
+
+WIRES = [(kind, one) for kind, definition in sorted(DEFINITIONS.items()) for one in definition.capabilities if one.read]
+ASKED = {
+    "embeddings": EmbedRequest(model="r/m", input=("a",)),
+    "rerank": RerankRequest(model="r/m", query="q", documents=("a", "b")),
+    "image_generate": ImageRequest(model="r/m", prompt="p"),
+    "web_search": SearchRequest(query="q"),
+    "web_fetch": FetchRequest(url="https://a.example/"),
+}
+
+
+@pytest.mark.parametrize(("kind", "wire"), WIRES, ids=[f"{kind}-{one.protocol}" for kind, one in WIRES])
+def test_every_kind_prepares_its_other_capabilities_without_a_secret(kind, wire):
+    made = wire.prepare(runtime(kind, wire), ASKED[wire.name])
+    headers = dict(made.headers)
+    assert made.url.startswith(("https://", "http://127.0.0.1:11434/"))
+    assert (made.method, "content-type" in headers) in {("POST", True), ("GET", False)}
+    assert not {"authorization", "x-api-key", "x-subscription-token", "api-key"} & set(headers)
+    assert wire.prepare(runtime(kind, wire), ASKED[wire.name]).body == made.body
+    assert wire.carries, "a wire says what it has a place for"
+
+
+#: Fields that some vendor's answer has.
+NAMES = (
+    *("data", "embeddings", "embedding", "index", "values", "results", "relevance_score", "score", "candidates"),
+    *("content", "parts", "choices", "message", "images", "predictions", "web", "organic", "url", "link", "title"),
+    *("code", "success", "usage", "meta", "type", "float", "base64", "error"),
+)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False)
+    | st.sampled_from(["", "AAAAPw==", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(NAMES),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_an_answer_of_any_shape_is_a_result_or_one_error(value):
+    raw = json.dumps(value).encode()
+    for wire in {one.protocol: one for _, one in WIRES}.values():
+        opened = Opened(Call("embeddings", ASKED[wire.name]), wire, "m")
+        for read in (opened.result, opened.event):
+            # Anything else that is raised here fails the test.
+            with contextlib.suppress(ReadError):
+                read(raw)
+
+
+def test_a_vendors_own_headers_and_addresses():
+    asked = ASKED["embeddings"]
+    azure = next(one for one in DEFINITIONS["azure_openai"].capabilities if one.name == "embeddings")
+    here = replace(runtime("azure_openai", azure, "dep loy"), base_url="https://a.example/openai/v1")
+    assert azure.prepare(here, asked).url == "https://a.example/openai/v1/embeddings"
+    older = replace(here, settings=replace(here.settings, api_version="2024-10-21"))
+    assert azure.prepare(older, asked).url == (
+        "https://a.example/openai/deployments/dep%20loy/embeddings?api-version=2024-10-21"
+    )
+    router = next(one for one in DEFINITIONS["openrouter"].capabilities if one.name == "rerank")
+    here = runtime("openrouter", router)
+    made = router.prepare(
+        replace(here, settings=replace(here.settings, title="t", headers={"X-A": "b"})), ASKED["rerank"]
+    )
+    assert made.url == "https://openrouter.ai/api/v1/rerank"
+    assert {("x-title", "t"), ("x-a", "b")} <= set(made.headers)
+    ours = next(one for one in DEFINITIONS["openai"].capabilities if one.name == "image_generate")
+    here = runtime("openai", ours)
+    made = ours.prepare(replace(here, settings=replace(here.settings, project="p")), ASKED["image_generate"])
+    assert ("openai-project", "p") in made.headers
+    for kind, url in [
+        ("cohere", "https://api.cohere.com/v2/embed"),
+        ("mistral", "https://api.mistral.ai/v1/embeddings"),
+        ("ollama", "http://127.0.0.1:11434/api/embed"),
+    ]:
+        wire = next(one for one in DEFINITIONS[kind].capabilities if one.name == "embeddings")
+        assert wire.prepare(runtime(kind, wire), asked).url == url
 
 
 def test_how_each_reranker_is_asked(shared):

@@ -5,17 +5,19 @@ Never here: one vendor's fields.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.capabilities import CallUsage
 from headrace.requests import PreparedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from headrace.plugins import Capability
     from headrace.requests import Headers, RuntimeMap
 
-__all__ = ["ERRORS", "given", "json_request", "loads", "number", "plain", "text", "usage_of"]
+__all__ = ["ERRORS", "dressed", "given", "json_request", "loads", "number", "plain", "text", "usage_of"]
 
 #: These answers are no model's: the protocol says only how an error's body is read, which is the same for all.
 ERRORS: Final = "openai_chat"
@@ -48,6 +50,25 @@ def json_request(
         transport=runtime.transport,
         deadlines=runtime.deadlines,
     )
+
+
+def dressed(
+    wire: Capability,
+    *,
+    headers: Callable[[RuntimeMap], Headers] | None = None,
+    base: Callable[[RuntimeMap], str] | None = None,
+    query: Callable[[RuntimeMap], str] | None = None,
+) -> Capability:
+    """Give a wire with a vendor's own headers, base URL and query, all of them made of the runtime map."""
+    plain = wire.prepare
+
+    def prepare(runtime: RuntimeMap, asked: Any) -> PreparedRequest:
+        made = plain(runtime if base is None else replace(runtime, base_url=base(runtime)), asked)
+        if query is not None and (text := query(runtime)):
+            made = replace(made, url=f"{made.url}?{text}")
+        return made if headers is None else made.with_headers(*headers(runtime))
+
+    return replace(wire, prepare=prepare)
 
 
 def given(**fields: Any) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from headrace.plugins import Capability, ProviderDefinition, bearer
+from headrace.providers import _embeddings, _images
+from headrace.providers._shapes import dressed
 from headrace.providers._wires import PATHS, language_model
 
 if TYPE_CHECKING:
@@ -49,6 +51,19 @@ def _url(runtime: RuntimeMap, version: str | None) -> str:
     return f"{base}/openai{path}?api-version={quote(version, safe='')}"
 
 
+def _home(runtime: RuntimeMap) -> str:
+    """Give the base of what is not the language model."""
+    base = runtime.base_url.rstrip("/").removesuffix("/v1").removesuffix("/openai")
+    if runtime.settings.api_version is None:
+        return f"{base}/openai/v1"
+    return f"{base}/openai/deployments/{quote(runtime.model, safe='')}"
+
+
+def _version(runtime: RuntimeMap) -> str:
+    version: str | None = runtime.settings.api_version
+    return "" if version is None else f"api-version={quote(version, safe='')}"
+
+
 def authorize(secret: Secret) -> Headers:
     """Authorise with a key in its own header, or with an Entra token as a bearer."""
     text = secret.reveal()
@@ -62,6 +77,7 @@ DEFINITION = ProviderDefinition(
     capabilities=(
         Capability("language_model", "openai_responses", prepare),
         Capability("language_model", "openai_chat", prepare),
+        *(dressed(one, base=_home, query=_version) for one in (_embeddings.OPENAI, _images.OPENAI)),
     ),
     settings=Settings,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.plugins import Capability, ProviderDefinition
+from headrace.providers import _embeddings
 from headrace.providers._wires import language_model
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ DEFINITION = ProviderDefinition(
         Capability("language_model", "ollama_chat", prepare),
         Capability("language_model", "openai_chat", prepare, forced_only=True),
         Capability("language_model", "anthropic_messages", prepare, forced_only=True),
+        _embeddings.OLLAMA,
     ),
     settings=Settings,
 )

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _embeddings, _images
+from headrace.providers._shapes import dressed
 from headrace.providers._wires import language_model, openai_listing
 
 if TYPE_CHECKING:
-    from headrace.requests import PreparedRequest, Request, RuntimeMap
+    from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
 
 __all__ = ["DEFINITION", "Settings", "prepare"]
 
@@ -32,13 +33,17 @@ class Settings:
 
 def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     """Prepare a Responses or Chat request."""
-    settings: Settings = runtime.settings
-    named = (("openai-organization", settings.organization), ("openai-project", settings.project))
-    headers = tuple((name, value) for name, value in named if value)
+    headers = _payer(runtime)
     # These refuse to be asked how much they reason, also where a translated request would ask it; the others refuse
     # sampling that a client of another vendor asks for by habit.
     flags = ("no_effort", "no_encrypted_reasoning", "sampling") if _PLAIN.match(runtime.model) else ()
     return language_model(runtime, request, headers=headers, flags=flags)
+
+
+def _payer(runtime: RuntimeMap) -> Headers:
+    settings: Settings = runtime.settings
+    named = (("openai-organization", settings.organization), ("openai-project", settings.project))
+    return tuple((name, value) for name, value in named if value)
 
 
 DEFINITION = ProviderDefinition(
@@ -48,8 +53,8 @@ DEFINITION = ProviderDefinition(
     capabilities=(
         Capability("language_model", "openai_responses", prepare),
         Capability("language_model", "openai_chat", prepare),
-        _embeddings.OPENAI,
-        _images.OPENAI,
+        dressed(_embeddings.OPENAI, headers=_payer),
+        dressed(_images.OPENAI, headers=_payer),
     ),
     settings=Settings,
     environment="OPENAI_API_KEY",

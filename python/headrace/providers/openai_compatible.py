@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _embeddings, _images, _rerank
+from headrace.providers._shapes import dressed
 from headrace.providers._wires import NEVER_SET, TOKEN, language_model, openai_listing
 
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
 
-__all__ = ["CAPABILITIES", "DEFINITION", "DIALECT_FLAGS", "MORE", "Settings", "prepare"]
+__all__ = ["CAPABILITIES", "DEFINITION", "DIALECT_FLAGS", "MORE", "Settings", "own_headers", "prepare"]
 
 #: The names that the codec's translation knows (`request/flags.rs`), by test.
 DIALECT_FLAGS: Final = (
@@ -87,7 +88,7 @@ def prepare(runtime: RuntimeMap, request: Request, *, headers: Headers = ()) -> 
     - `headers`: a vendor's own; those of the settings take their places.
     """
     settings: Settings = runtime.settings
-    configured = tuple((name.lower(), value) for name, value in settings.headers.items())
+    configured = own_headers(runtime)
     taken = {name for name, _ in configured}
     headers = (*(pair for pair in headers if pair[0] not in taken), *configured)
     if runtime.protocol == "anthropic_messages" and not (
@@ -106,6 +107,12 @@ def prepare(runtime: RuntimeMap, request: Request, *, headers: Headers = ()) -> 
     )
 
 
+def own_headers(runtime: RuntimeMap) -> Headers:
+    """Give the headers of the settings."""
+    settings: Settings = runtime.settings
+    return tuple((name.lower(), value) for name, value in settings.headers.items())
+
+
 CAPABILITIES = (
     Capability("language_model", "openai_chat", prepare),
     Capability("language_model", "openai_responses", prepare, forced_only=True),
@@ -113,7 +120,7 @@ CAPABILITIES = (
 )
 
 #: Which of these a server has, only its own answers tell.
-MORE = (_embeddings.OPENAI_PLAIN, _rerank.JINA, _images.OPENAI)
+MORE = tuple(dressed(one, headers=own_headers) for one in (_embeddings.OPENAI_PLAIN, _rerank.JINA, _images.OPENAI))
 
 DEFINITION = ProviderDefinition(
     kind="openai_compatible",

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.plugins import Capability, ProviderDefinition
-from headrace.providers import openai_compatible
+from headrace.providers import _embeddings, _images, _rerank, openai_compatible
+from headrace.providers._shapes import dressed
 
 if TYPE_CHECKING:
-    from headrace.requests import PreparedRequest, Request, RuntimeMap
+    from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
 
 __all__ = ["DEFINITION", "Settings", "prepare"]
 
@@ -28,19 +29,29 @@ class Settings(openai_compatible.Settings):
 
 def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     """Prepare a request in the wire of the runtime map."""
+    return openai_compatible.prepare(runtime, request, headers=_application(runtime))
+
+
+def _who(runtime: RuntimeMap) -> Headers:
+    return (*openai_compatible.own_headers(runtime), *_application(runtime))
+
+
+def _application(runtime: RuntimeMap) -> Headers:
     settings: Settings = runtime.settings
     named = (("http-referer", settings.referer), ("x-title", settings.title))
-    own = tuple((name, value) for name, value in named if value)
-    return openai_compatible.prepare(runtime, request, headers=own)
+    return tuple((name, value) for name, value in named if value)
 
 
 DEFINITION = ProviderDefinition(
     kind="openrouter",
     label="OpenRouter",
     base_url="https://openrouter.ai/api/v1",
-    capabilities=tuple(
-        Capability("language_model", protocol, prepare)
-        for protocol in ("openai_chat", "openai_responses", "anthropic_messages")
+    capabilities=(
+        *(
+            Capability("language_model", protocol, prepare)
+            for protocol in ("openai_chat", "openai_responses", "anthropic_messages")
+        ),
+        *(dressed(one, headers=_who) for one in (_embeddings.OPENAI, _rerank.JINA, _images.OPENROUTER)),
     ),
     settings=Settings,
     environment="OPENROUTER_API_KEY",
