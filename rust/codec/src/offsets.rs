@@ -48,7 +48,6 @@ impl Offsets {
         Some(self.ascii + whole + part)
     }
 
-    #[cfg(test)]
     /// The byte that this character begins at; the text's length for the one after its last.
     pub fn byte(&self, code_point: u64) -> Option<u64> {
         let Some(mut rest) = code_point.checked_sub(self.ascii) else { return Some(code_point) };

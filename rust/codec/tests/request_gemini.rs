@@ -277,11 +277,13 @@ fn what_policy_needs_to_know() {
 
 /// What a client of this protocol holds after one answer, as the message that it sends back.
 fn answered(client: Protocol, wire: &str) -> Value {
-    let mut config = EncoderConfig::new(client);
-    config.stream = false;
-    "x_1".clone_into(&mut config.response_id);
-    config.provider = Some("acme".to_owned());
-    config.family = Some(Protocol::GoogleGemini);
+    let config = EncoderConfig {
+        stream: false,
+        response_id: "x_1".to_owned(),
+        provider: Some("acme".to_owned()),
+        family: Some(Protocol::GoogleGemini),
+        ..EncoderConfig::new(client)
+    };
     let (mut encoder, mut out) = (Encoder::new(config), Vec::new());
     let mut decoder = Decoder::new(DecoderConfig::new(Protocol::GoogleGemini));
     let mut sink = Encoding { encoder: &mut encoder, out: &mut out };

@@ -79,6 +79,8 @@ pub(super) struct Asked<'a> {
     members: [Option<&'a [u8]>; MEMBERS.len()],
     tools: Option<&'a [u8]>,
     input: Option<&'a [u8]>,
+    /// Gemini: the form of the stream, as the URL had it.
+    alt: Option<&'a [u8]>,
 }
 
 impl<'a> Asked<'a> {
@@ -102,6 +104,8 @@ impl<'a> Asked<'a> {
                 self.tools = Some(value);
             } else if key.is("input") {
                 self.input = Some(value);
+            } else if key.is("alt") {
+                self.alt = Some(value);
             }
         }
         Ok(())
@@ -125,6 +129,11 @@ impl<'a> Asked<'a> {
             }
         }
         out
+    }
+
+    /// Gemini: whether the stream is to be one JSON array.
+    pub fn array(&self) -> bool {
+        self.alt.is_some_and(|alt| alt != b"\"sse\"")
     }
 
     /// The tools that a provider of this family knows otherwise. None where the client's own bytes went there.
@@ -205,6 +214,8 @@ fn tool(s: &mut Scanner<'_>, namespace: Option<&str>, take: &mut dyn FnMut(Decla
                     }
                 }
             }
+            // Gemini's have no other name around them.
+            b"functionDeclarations" | b"function_declarations" => each(s, &mut |s| tool(s, None, take))?,
             b"tools" => inner = Some(s.skip()?),
             _ => {
                 s.skip()?;

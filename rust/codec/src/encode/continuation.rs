@@ -11,6 +11,7 @@
 //!    |---|---|
 //!    | Messages | `signature` of the `thinking` block it belongs to (empty text where a signature came without any); everything else is `data` of a `redacted_thinking` block of its own |
 //!    | Responses | `encrypted_content` of the `reasoning` item it belongs to, else of a `reasoning` item of its own |
+//!    | Gemini | `thoughtSignature` of a thought, which may have no text, or of the call it belongs to; in base64, as the slot demands |
 //!    | Chat | an entry of `reasoning_details` with an integer `index`: `{"type":"reasoning.text","text":TEXT,"signature":WRAPPED}` for a signature of a wire that is known to sign, with the text that it signs (streamed in fragments of one index, as the vendors do that sign), else `{"type":"reasoning.encrypted","data":WRAPPED}`, with the call's `id` where it belongs to a call |
 //!
 //! 3. What belongs to a call stands directly before that call where the slot has an order, and says so by its form
@@ -22,7 +23,7 @@
 use std::borrow::Cow;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use crate::event::{ContinuationForm, Protocol};
 
@@ -73,7 +74,12 @@ pub(super) fn slot<'a>(
     provider: Option<&str>,
     data: Cow<'a, str>,
 ) -> Cow<'a, str> {
-    if family == client { data } else { Cow::Owned(wrap(family, form, provider, &data)) }
+    if family == client {
+        return data;
+    }
+    let wrapped = wrap(family, form, provider, &data);
+    // Gemini's slot holds bytes, which its clients decode and encode again.
+    Cow::Owned(if client == Protocol::GoogleGemini { STANDARD.encode(wrapped) } else { wrapped })
 }
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ pub fn refusal(client: Protocol, status: u16, code: &str, message: &str, param: 
     let mut body = Vec::with_capacity(128 + message.len());
     if client == Protocol::AnthropicMessages {
         messages_error(messages_type(status), code, message, &mut body);
+    } else if client == Protocol::GoogleGemini {
+        google_error(status, code, message, None, &mut body);
     } else {
         openai_error(openai_type(status, code), code, message, param, &mut body);
     }
@@ -123,6 +125,8 @@ impl Told {
                 self.code.as_str()
             };
             messages_error(kind, name, &self.message, &mut body);
+        } else if client == Protocol::GoogleGemini {
+            google_error(self.status, &self.code, &self.message, self.retry_after_s, &mut body);
         } else {
             openai_error(openai_type(self.status, &self.code), &self.code, &self.message, None, &mut body);
         }
@@ -280,6 +284,52 @@ fn openai_error(kind: &str, code: &str, message: &str, param: Option<&str>, out:
         out.extend_from_slice(b"null");
     } else {
         push_json_str(code, out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// Google's statuses. Its SDK repeats 408, 429, 500, 502, 503 and 504 by itself.
+fn google_status(status: u16) -> &'static str {
+    match status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        409 => "ABORTED",
+        429 => "RESOURCE_EXHAUSTED",
+        499 => "CANCELLED",
+        501 => "UNIMPLEMENTED",
+        503 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        500.. => "INTERNAL",
+        _ => "INVALID_ARGUMENT",
+    }
+}
+
+/// A name of ours is the reason of an `ErrorInfo`, a hint a `RetryInfo`.
+fn google_error(status: u16, code: &str, message: &str, retry_after_s: Option<f64>, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{{\"error\":{{\"code\":{status},\"message\":").as_bytes());
+    push_json_str(message, out);
+    out.extend_from_slice(b",\"status\":");
+    push_json_str(google_status(status), out);
+    let mut details = Vec::new();
+    if !code.is_empty() {
+        details.extend_from_slice(b"{\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\",\"reason\":");
+        push_json_str(code, &mut details);
+        details.extend_from_slice(b",\"domain\":\"headrace\"}");
+    }
+    if let Some(seconds) = retry_after_s.filter(|s| *s > 0.0) {
+        if !details.is_empty() {
+            details.push(b',');
+        }
+        details.extend_from_slice(b"{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\",\"retryDelay\":");
+        let text = format!("{seconds:.3}");
+        push_json_str(&format!("{}s", text.trim_end_matches('0').trim_end_matches('.')), &mut details);
+        details.push(b'}');
+    }
+    if !details.is_empty() {
+        out.extend_from_slice(b",\"details\":[");
+        out.append(&mut details);
+        out.push(b']');
     }
     out.extend_from_slice(b"}}");
 }

@@ -1,4 +1,4 @@
-//! Encoding: neutral events in, what a client of `OpenAI` Chat, `OpenAI` Responses or Anthropic Messages expects
+//! Encoding: neutral events in, what a client of `OpenAI` Chat, `OpenAI` Responses, Anthropic Messages or Gemini expects
 //! out, as an event stream or as one JSON body.
 //!
 //! 1. An [`Encoder`] takes the events of one response in order and appends to the caller's buffer: many events may
@@ -22,6 +22,7 @@ mod asked;
 mod calls;
 pub mod continuation;
 mod errors;
+mod google_gemini;
 mod openai_chat;
 mod openai_responses;
 mod shared;
@@ -32,6 +33,7 @@ use anthropic_messages::Messages;
 use asked::Asked;
 use calls::Calls;
 use errors::Told;
+use google_gemini::Gemini;
 use openai_chat::Chat;
 use openai_responses::Responses;
 use shared::{Counts, Shared};
@@ -98,7 +100,10 @@ impl std::fmt::Debug for EncoderConfig {
 /// Whether clients may speak this protocol.
 #[must_use]
 pub fn is_client(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::OpenaiChat | Protocol::OpenaiResponses | Protocol::AnthropicMessages)
+    matches!(
+        protocol,
+        Protocol::OpenaiChat | Protocol::OpenaiResponses | Protocol::AnthropicMessages | Protocol::GoogleGemini
+    )
 }
 
 /// What keeps a silent stream alive, between events only. The same for every client of a protocol: Codex
@@ -110,6 +115,8 @@ pub fn keep_alive(protocol: Protocol) -> &'static [u8] {
     match protocol {
         Protocol::OpenaiResponses => b"event: keepalive\ndata: {\"type\":\"keepalive\"}\n\n",
         Protocol::AnthropicMessages => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        // A comment would be text to the vendor's SDK; a blank line is nothing.
+        Protocol::GoogleGemini => b"\n",
         _ => b": keep-alive\n\n",
     }
 }
@@ -143,6 +150,7 @@ enum Form {
     Chat(Box<Chat>),
     Responses(Box<Responses>),
     Messages(Box<Messages>),
+    Gemini(Box<Gemini>),
 }
 
 /// The fields of [`Event::Continuation`].
@@ -174,6 +182,7 @@ impl Encoder {
         let form = match config.protocol {
             Protocol::OpenaiResponses => Form::Responses(Box::new(Responses::new(calls, asked.echo()))),
             Protocol::AnthropicMessages => Form::Messages(Box::new(Messages::new(calls))),
+            Protocol::GoogleGemini => Form::Gemini(Box::new(Gemini::new(calls, shared.stream && asked.array()))),
             _ => Form::Chat(Box::new(Chat::new(&shared, calls))),
         };
         Encoder { shared, form, kept: 0, over: false }
@@ -196,6 +205,7 @@ impl Encoder {
                 Form::Chat(form) => form.event(&mut self.shared, event, out),
                 Form::Responses(form) => form.event(&mut self.shared, event, out),
                 Form::Messages(form) => form.event(&mut self.shared, event, out),
+                Form::Gemini(form) => form.event(&mut self.shared, event, out),
             },
         };
         match outcome {
@@ -221,6 +231,7 @@ impl Encoder {
         }
         match &mut self.form {
             Form::Responses(form) => form.keep_alive(&self.shared, out),
+            Form::Gemini(_) => Gemini::keep_alive(out),
             _ => out.extend_from_slice(keep_alive(self.shared.client)),
         }
     }
@@ -241,7 +252,7 @@ impl Encoder {
     fn exceeds(&mut self, event: &Event<'_>) -> bool {
         let keeps = match &self.form {
             _ if !self.shared.stream => true,
-            Form::Chat(_) => false,
+            Form::Chat(_) | Form::Gemini(_) => false,
             Form::Responses(_) => true,
             Form::Messages(form) => form.is_blocked(),
         };
@@ -274,6 +285,7 @@ impl Encoder {
             Form::Chat(_) => Chat::fail(told, out),
             Form::Responses(form) => form.fail(&mut self.shared, told, out),
             Form::Messages(_) => Messages::fail(told, out),
+            Form::Gemini(form) => form.fail(told, out),
         }
     }
 }

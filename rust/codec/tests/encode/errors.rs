@@ -176,6 +176,11 @@ fn an_error_in_body_mode_is_the_replys_body() {
 fn keep_alives_are_whole_events_that_say_nothing() {
     for client in CLIENTS {
         let bytes = keep_alive(client);
+        // A comment would be text to the vendor's SDK there.
+        if client == Protocol::GoogleGemini {
+            assert_eq!(bytes, b"\n");
+            continue;
+        }
         assert!(bytes.ends_with(b"\n\n") && !bytes[..bytes.len() - 2].windows(2).any(|w| w == b"\n\n"));
     }
     assert_eq!(keep_alive(Protocol::OpenaiChat)[0], b':');

@@ -2,6 +2,7 @@
 
 mod chat;
 mod errors;
+mod gemini;
 mod messages;
 mod properties;
 mod responses;

@@ -139,6 +139,13 @@ fn ends_well(client: Protocol, frames: &[(Option<String>, Value)]) -> bool {
         match client {
             Protocol::OpenaiChat if data == "[DONE]" => Some(true),
             Protocol::OpenaiChat => data.get("error").map(|_| false),
+            Protocol::GoogleGemini => match data.get("error") {
+                Some(_) => Some(false),
+                None => data["promptFeedback"]
+                    .get("blockReason")
+                    .or(data["candidates"][0].get("finishReason"))
+                    .map(|_| true),
+            },
             Protocol::OpenaiResponses => match data["type"].as_str()? {
                 "response.completed" | "response.incomplete" => Some(true),
                 "response.failed" => Some(false),

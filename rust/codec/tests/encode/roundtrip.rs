@@ -81,6 +81,7 @@ fn recorded() -> Vec<(String, Protocol, Vec<u8>)> {
             "openai_chat" | "openai_compatible" => Protocol::OpenaiChat,
             "openai_responses" => Protocol::OpenaiResponses,
             "anthropic_messages" => Protocol::AnthropicMessages,
+            "google_gemini" => Protocol::GoogleGemini,
             _ => continue,
         };
         if file.starts_with("errors/") || file.starts_with("websocket/") || file.contains("requests") {
@@ -107,7 +108,8 @@ fn encode(config: EncoderConfig, family: Protocol, bytes: &[u8]) -> (Vec<u8>, Ve
 fn through(client: Protocol, direct: &Answer, losses: &[String]) -> Answer {
     let mut want = direct.clone();
     let messages = client == Protocol::AnthropicMessages;
-    if messages {
+    let gemini = client == Protocol::GoogleGemini;
+    if messages || gemini {
         // Text is text there, and the reason says what it is.
         want.text += &std::mem::take(&mut want.refusal);
         // A custom tool's text stands in an object.
@@ -117,12 +119,26 @@ fn through(client: Protocol, direct: &Answer, losses: &[String]) -> Answer {
     }
     let end = match want.end.as_str() {
         "content_filter" if messages => "refusal",
+        // The vendor's own word comes back; another's refusal has none.
+        "pause" if gemini && !losses.iter().any(|l| l.ends_with("finish_reason")) => "pause",
+        "other" if gemini && !losses.iter().any(|l| l.ends_with("finish_reason")) => "other",
+        "refusal" if gemini => "content_filter",
         "pause" if !messages => "length",
         "refusal" if !messages && want.refusal.is_empty() => "content_filter",
         "other" => "stop",
         same => same,
     };
     want.end = end.to_owned();
+    if gemini {
+        // No place for what was written to a cache; a count that is absent beside others is 0 (rule R12).
+        want.usage[3] = None;
+        if losses.contains(&"dropped response.usage.reasoning_tokens".to_owned()) {
+            want.usage[4] = None;
+        }
+        if want.usage != [None; 5] {
+            (want.usage[0], want.usage[1]) = (want.usage[0].or(Some(0)), want.usage[1].or(Some(0)));
+        }
+    }
     // What a schema demands as a number and nobody knew is 0, and said to be lost.
     for (at, path) in [
         (0, "response.usage.input_tokens"),

@@ -9,7 +9,8 @@ use headrace_codec::event::{
 };
 use serde_json::Value;
 
-pub const CLIENTS: [Protocol; 3] = [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages];
+pub const CLIENTS: [Protocol; 4] =
+    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::GoogleGemini];
 
 pub fn started() -> Event<'static> {
     Event::Started { model: Some("up".into()), response_id: Some("r1".into()), request_id: None }
