@@ -5,7 +5,8 @@ use headrace_codec::event::{At, Event, Protocol, Sink};
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
 
 /// The families that clients speak: they are decoded and encoded.
-pub const FAMILIES: [Protocol; 3] = [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages];
+pub const FAMILIES: [Protocol; 4] =
+    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::GoogleGemini];
 
 /// The body, and `N` bytes of choices; `None` for an input that is too short for them.
 pub fn split<const N: usize>(input: &[u8]) -> Option<(&[u8], [u8; N])> {
