@@ -159,7 +159,7 @@ def forked(work: Any) -> int:
     if child == 0:
         try:
             work()
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a child says all that it died of
             import traceback
 
             traceback.print_exc()

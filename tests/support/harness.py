@@ -73,6 +73,7 @@ class Tools:
     ) -> None:
         self.file = folder / "notes.txt"
         self.permit = permit
+        self.sandbox = "none"
         self.before = before
         self.ran: list[str] = []
 
@@ -106,6 +107,7 @@ class Tools:
                 intent_digest=digest,
                 tool_version="1",
                 effects=("write",),
+                sandbox=self.sandbox,
             )
         )
         outcome = await self._execute(name, execution, line, record)

@@ -97,3 +97,101 @@ def whole() -> list[p.Payload]:
         p.VerificationRecorded(claim="the tests pass", method="command", passed=True),
         p.RunFinished(outcome="completed", text="It works."),
     ]
+
+
+def everything() -> list[p.Payload]:
+    """A run in which every type of event happens, most of their fields set."""
+    ref = p.ArtifactRef(digest="a" * 64, size=3, media="text/plain")
+    grant = p.Grant(intent_digest="d1", cwd="/project", policy="c" * 64, expires_ms=START_MS * 2, scope="session")
+    ran = p.ExecutionStarted(
+        intent_id="t0.0",
+        execution_id="t0.0/1",
+        tool_name="bash",
+        executor="process",
+        cwd="/project",
+        intent_digest="d1",
+        tool_version="1",
+        argv=("true",),
+        sandbox="A",
+        limits=p.Limits(wall_ms=1000, memory_bytes=1 << 20),
+        environment=("PATH",),
+        effects=("execute",),
+    )
+    changed = p.FileChange(path="a.py", before="1" * 64, after="2" * 64, diff=ref)
+    ended = p.ExecutionFinished(
+        intent_id="t0.0",
+        execution_id="t0.0/1",
+        outcome="ok",
+        exit_code=0,
+        duration_ms=5,
+        output_bytes=3,
+        output=ref,
+        changes=(changed,),
+    )
+    seen = p.ToolObserved(
+        intent_id="t0.0",
+        phase="observe",
+        code="ok",
+        text="done",
+        execution_id="t0.0/1",
+        omitted_bytes=2,
+        whole=ref,
+        redactions=1,
+        read_hashes=("a.py=" + "2" * 64,),
+    )
+    doubtful = p.ExecutionStarted(
+        intent_id="t0.1", execution_id="t0.1/1", tool_name="bash", executor="process", cwd="/project"
+    )
+    state = p.ModelContinued(
+        turn_id="t0", family="openai_chat", form="details", data="xyz", attach_to="reasoning", provider="acme"
+    )
+    return [
+        *begin(budget=p.Budget(steps=9), workspace="e" * 64, policy="c" * 64, fallbacks=("spare/m",), release="1"),
+        *request("t0"),
+        p.ModelAttemptStarted(turn_id="t0", attempt=1, provider="acme", credential="first", protocol="openai_chat"),
+        p.ModelAttemptFinished(turn_id="t0", attempt=1, outcome="failed", kind="overloaded", status=503),
+        p.ModelReasoned(turn_id="t0", text="I should look."),
+        state,
+        p.ModelHostedTool(turn_id="t0", name="search", phase="done", id="h1", family="openai_chat", raw="{}"),
+        p.ModelAnnotated(turn_id="t0", kind="url", url="https://example.org", title="An example", first=0, last=3),
+        p.ModelMedia(turn_id="t0", mime="image/png", digest="b" * 64, size=9),
+        p.ModelRefused(turn_id="t0", text="Not that."),
+        *answer("t0", "Let me see.", [intent("t0"), intent("t0", 1)]),
+        p.ToolValidated(
+            intent_id="t0.0", ok=True, phase="risk", normalised="{}", intent_digest="d1", effects=("execute",)
+        ),
+        p.HookDecided(intent_id="t0.0", hook="house", decision="ask", reason="look first"),
+        p.PermissionRequested(
+            intent_id="t0.0", tool_name="bash", intent_digest="d1", summary="run true", argv=("true",), diff=ref
+        ),
+        p.PermissionDecided(intent_id="t0.0", decision="allow", by="person", grant=grant),
+        ran,
+        ended,
+        seen,
+        p.PermissionDecided(intent_id="t0.1", decision="allow", by="policy", rule="tests"),
+        doubtful,
+        p.RunPaused(reason="interrupted", detail="Ctrl-C"),
+        p.ExecutionInDoubt(intent_id="t0.1", execution_id="t0.1/1", started_seq=27, why="its process ended"),
+        p.RunResumed(workspace="f" * 64, accepted=("workspace_changed",)),
+        p.ToolObserved(intent_id="t0.1", phase="execute", code="in_doubt", text="not known", execution_id="t0.1/1"),
+        *request("t1"),
+        p.ModelFailed(turn_id="t1", kind="rate_limit", retryable=True, status=429, retry_after_ms=1000),
+        p.ModelFellBack(turn_id="t1", from_model="acme/m", to_model="spare/m", reason="rate_limit"),
+        p.ModelRequested(turn_id="t2", model="spare/m", request="0" * 64, purpose="compact"),
+        *answer("t2", "It looked."),
+        p.ContextCompacted(
+            first=14,
+            last=31,
+            replaced=(14, 15, 16, 25, 31),
+            chain="0" * 64,
+            summary="It looked.",
+            by="spare/m",
+            tokens_before=90,
+            tokens_after=3,
+        ),
+        p.RunForked(from_run="r0", from_seq=3, from_chain="0" * 64, why="to try", model="acme/m"),
+        p.BudgetExceeded(which="steps", limit=9, used=9),
+        p.VerificationRecorded(claim="the tests pass", method="command", passed=True, intent_id="t0.0"),
+        p.LogSealed(upto=40, chain="0" * 64, public_key="cGs=", signature="c2ln"),
+        p.RunFinished(outcome="verified", reason="stop", text="Done.", verification_seq=44),
+    ]

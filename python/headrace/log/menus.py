@@ -47,6 +47,21 @@ class Menu:
         ]
         return orjson.dumps(listed, option=orjson.OPT_SORT_KEYS)
 
+    @classmethod
+    def from_body(cls, raw: bytes) -> Menu:
+        """Read a menu back from its artifact."""
+        from headrace.messages import Tool
+
+        listed = orjson.loads(raw)
+        return cls(
+            tuple(
+                MenuEntry(
+                    Tool(one["name"], one["description"], one["schema"], one["kind"], one["strict"]), one["version"]
+                )
+                for one in listed
+            )
+        )
+
     @property
     def digest(self) -> str:
         """Names the menu; "" for an empty one."""

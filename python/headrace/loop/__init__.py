@@ -7,17 +7,29 @@
 `start`, `resume` and `fork` give an `Opened`; `Opened.run` makes the `Run` that leads it.
 """
 
+from headrace.loop._bombs import EffectError, bombs
 from headrace.loop._budgets import exceeded
 from headrace.loop._owners import ACTS, Act, act_on
 from headrace.loop._ports import Ask, AskLater, Models, ModelStream, NoTools, RecordFact, Seen, Settings, ToolRuntime
+from headrace.loop._replay import (
+    Again,
+    RecordedTools,
+    Replayed,
+    replay_dry,
+    replay_model,
+    replay_sandbox,
+    replay_trace,
+)
 from headrace.loop._run import Run
 from headrace.loop._runs import Finding, GateClosed, Opened, fork, gate, resume, start
 
 __all__ = [
     "ACTS",
     "Act",
+    "Again",
     "Ask",
     "AskLater",
+    "EffectError",
     "Finding",
     "GateClosed",
     "ModelStream",
@@ -25,14 +37,21 @@ __all__ = [
     "NoTools",
     "Opened",
     "RecordFact",
+    "RecordedTools",
+    "Replayed",
     "Run",
     "Seen",
     "Settings",
     "ToolRuntime",
     "act_on",
+    "bombs",
     "exceeded",
     "fork",
     "gate",
+    "replay_dry",
+    "replay_model",
+    "replay_sandbox",
+    "replay_trace",
     "resume",
     "start",
 ]
