@@ -290,7 +290,7 @@ class CredentialAttempts:
         began = {"credential": self.credential, "began": min(self._began, now)}
         cause = cause_of(failure, dead_codes=self._dead_codes)
         if cause is Cause.STALE_CONNECTION:
-            if not self._redone:
+            if not self._redone and self._in_time(0.0, now) and self._still_ready(now):
                 self._redone = True
                 self._note(failure, None, 0.0, now, cause=cause, **began)
                 return self._spec(now=now, delay=0.0, fresh=True)
@@ -411,7 +411,11 @@ class CredentialAttempts:
         if hint is not None and hint > PATIENCE_S:
             return None
         wait = float(hint) if hint else backoff(0, random)
-        return wait if self._in_time(wait, now) else None
+        return wait if self._in_time(wait, now) and self._still_ready(now + wait) else None
+
+    def _still_ready(self, at: float) -> bool:
+        """Whether the running attempt's credential may be used again: another request may have marked it meanwhile."""
+        return self._credential is None or self._pool.is_ready(self._credential.id, self._model, at)
 
     def _another(self, row: Row, *, now: float, random: Random) -> AttemptSpec | None:
         """Take the next member: of this round at once, of the second after a backoff. None: nobody is left."""

@@ -179,7 +179,10 @@ class Gateway:
 
         - Raises `KeyError`: no such call is running.
         """
-        return self.opened(gathered.token).answer(gathered, now=int(self._clock()))
+        answer = self.opened(gathered.token).answer(gathered, now=int(self._clock()))
+        if isinstance(answer, Answer):
+            answer = replace(answer, headers=(*answer.headers, *self._running[gathered.token].told))
+        return answer
 
     def next(self, failure: Failure) -> AttemptSpec | Refusal:
         """Say what follows a failed attempt of a running request.

@@ -139,6 +139,13 @@ class RouteAttempts:
         self.runtime: RuntimeMap
 
     @property
+    def told(self) -> Headers:
+        """Headers for the client: which model answers, and why no other."""
+        if not self.hops:
+            return self.target.told
+        return (*self.target.told, ("x-headrace-fallback", ", ".join(map(str, self.hops))))
+
+    @property
     def records(self) -> tuple[AttemptRecord, ...]:
         """What became of every attempt of this request, at all models."""
         return (*self.done, *self.attempts.records)
@@ -222,9 +229,6 @@ class RouteAttempts:
 
     def _choose(self, before: int, now: float, random: Random) -> Refusal | None:
         target = self.target
-        told: Headers = target.told
-        if self.hops:
-            told = (*told, ("x-headrace-fallback", ", ".join(map(str, self.hops))))
         self.attempts = CredentialAttempts(
             pool=target.row.pool,
             model=target.model,
@@ -234,7 +238,7 @@ class RouteAttempts:
             dead_codes=target.row.definition.dead_codes,
             before=before,
             ends=self._ends if before else None,
-            told=told,
+            told=self.told,
         )
         return self.attempts.choose(now=now, random=random)
 

@@ -116,7 +116,9 @@ def test_the_same_over_sockets(row, size, tmp_path):
                 (last,) = list(stream)
             facts = far.facts()
         count, answer = row["pools"][str(size)]
-        assert len(facts.requests) == count
+        # With real luck a backoff may be longer than a mark, and a second round follows.
+        again = row["mark"] == "cooling" and size > 1 and not wire.get("headers")
+        assert count <= len(facts.requests) <= (2 * count if again else count)
         assert last.kind == ("unknown" if answer == "502" and wire["status"] < 400 else row["error"]["kind"])
         seen = [dict(one.headers).get("authorization") for one in facts.requests]
         assert set(seen) == ({f"Bearer sk-up-{at}" for at in range(min(size, count))} or {None})

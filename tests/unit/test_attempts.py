@@ -21,7 +21,7 @@ from headrace.attempts import (
     backoff,
     cause_of,
 )
-from headrace.credentials import STRATEGIES, Credential, Pool, Status
+from headrace.credentials import STRATEGIES, Credential, Mark, Pool, Status
 from headrace.plugins import bearer
 from headrace.requests import AttemptSpec, Deadlines, PreparedRequest, Refusal, Secret
 
@@ -316,6 +316,22 @@ def test_what_the_client_has_seen_marks_and_is_not_repeated():
     run = Run(pool(1))
     run.attempts.interrupted(failure("stream_interrupted", received=9), now=NOW, random=lambda: 0.5)
     assert run.states() == ["c0 ready"]
+
+
+def test_a_lone_member_that_another_request_found_spent_is_not_asked_again():
+    members = pool(1)
+    one, other = Run(members), Run(members)
+    other.fail("quota", status=402)
+    assert isinstance(one.fail("overloaded", status=503), Refusal)
+    one = Run(pool(1))
+    one.pool.mark("c0", Mark.dead("auth"))
+    assert isinstance(one.fail("transport", phase="head", reused=True), Refusal)
+
+
+def test_a_dead_connection_is_not_followed_by_another_when_the_time_is_over():
+    run = Run(pool(1), total=30.0)
+    run.now += 31
+    assert isinstance(run.fail("transport", phase="head", reused=True), Refusal)
 
 
 FAILURES = st.sampled_from([(kind, facts) for kind, facts, _ in CAUSES])

@@ -181,3 +181,15 @@ def test_the_dead_are_revived_and_nobody_else():
     members.mark("c1", Mark.cooling("x", NOW + 5, NOW))
     members.revive()
     assert [one.status for one in members.members("m", NOW)] == ["ready", "cooling", "ready"]
+
+
+def test_of_two_marks_on_one_scope_the_longer_stays():
+    members = pool(1)
+    members.mark("c0", Mark.dead("auth"))
+    members.mark("c0", Mark.cooling("rate_limit", NOW + 5, NOW))
+    assert [str(one) for one in members.members("m", NOW)] == ["c0 dead (auth)"]
+    members.lift("c0")
+    assert members.is_ready("c0", "m", NOW)
+    members.mark("c0", Mark.cooling("rate_limit", NOW + 5, NOW))
+    members.mark("c0", Mark.exhausted("quota", NOW + 60, NOW))
+    assert [str(one) for one in members.members("m", NOW + 5)] == ["c0 exhausted (quota)"]

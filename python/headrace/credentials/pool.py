@@ -159,7 +159,7 @@ class Pool:
         ready = [
             at
             for at, member in enumerate(self._members)
-            if member.id not in without and self.mark_of(member.id, model, now).at(now) is Status.READY
+            if member.id not in without and self.is_ready(member.id, model, now)
         ]
         if not ready:
             return None
@@ -218,15 +218,27 @@ class Pool:
             self._seen[credential, model] = [found.until, found.requests]
 
     def mark(self, credential: str, mark: Mark, *, model: str | None = None, told: bool = False) -> None:
-        """Mark one member, on one model or (None) on all.
+        """Mark one member, on one model or (None) on all. Of two marks on one scope the one that holds longer stays.
 
         - `told`: by another process; then `on_mark` is not called.
         """
         if not any(member.id == credential for member in self._members):
             return
+        before = self._marks.get((credential, model))
+        # A request that had begun before a key was found dead must not make it merely tired.
+        if before is not None and before.recheck > mark.recheck:
+            return
         self._marks[credential, model] = mark
         if self.on_mark is not None and not told:
             self.on_mark(credential, model, mark)
+
+    def lift(self, credential: str, *, model: str | None = None) -> None:
+        """Take a mark off: somebody has seen that its reason is gone."""
+        self._marks.pop((credential, model), None)
+
+    def is_ready(self, credential: str, model: str, now: float) -> bool:
+        """Whether a member may be used for a model."""
+        return self.mark_of(credential, model, now).at(now) is Status.READY
 
     def marks(self) -> Mapping[tuple[str, str | None], Mark]:
         """Give all marks, by member and model (None: on all models)."""
