@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.capabilities import Embedding, EmbedResult, ReadError, Vector
 from headrace.errors import UnsupportedFeature
 from headrace.plugins import Capability
-from headrace.providers._shapes import given, json_request, loads, text, usage_of
+from headrace.providers._shapes import given, google_model, json_request, loads, text, usage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,7 +130,8 @@ def _google(runtime: RuntimeMap, asked: EmbedRequest) -> PreparedRequest:
     """One input by `embedContent`, several in one `batchEmbedContents`."""
     if asked.dtype != "float":
         raise UnsupportedFeature(f"dtype: this provider gives float only, not {asked.dtype}", param="dtype")
-    model = runtime.model if runtime.model.startswith(("models/", "tunedModels/")) else f"models/{runtime.model}"
+    path = google_model(runtime)
+    model = path.removeprefix("/v1beta").removeprefix("/")
     purpose = _GOOGLE_PURPOSES[asked.purpose] if asked.purpose else None
     requests = [
         {
@@ -141,8 +142,8 @@ def _google(runtime: RuntimeMap, asked: EmbedRequest) -> PreparedRequest:
         for one in asked.input
     ]
     if len(requests) < _SEVERAL:
-        return json_request(runtime, f"/{model}:embedContent", requests[0])
-    return json_request(runtime, f"/{model}:batchEmbedContents", {"requests": requests})
+        return json_request(runtime, f"{path}:embedContent", requests[0])
+    return json_request(runtime, f"{path}:batchEmbedContents", {"requests": requests})
 
 
 def _google_part(one: Any) -> dict[str, Any]:

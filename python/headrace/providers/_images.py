@@ -14,7 +14,7 @@ from headrace.capabilities import Image, ImageResult, PartialImage, ReadError
 from headrace.capabilities.forms import Part, write_form
 from headrace.errors import UnsupportedFeature
 from headrace.plugins import Capability
-from headrace.providers._shapes import ERRORS, given, json_request, loads, number, text, usage_of
+from headrace.providers._shapes import ERRORS, given, google_model, json_request, loads, number, text, usage_of
 from headrace.requests import PreparedRequest
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def _xai(runtime: RuntimeMap, asked: ImageRequest) -> PreparedRequest:
 
 def _gemini(runtime: RuntimeMap, asked: ImageRequest) -> PreparedRequest:
     _no_mask(asked)
-    model = runtime.model if runtime.model.startswith("models/") else f"models/{runtime.model}"
-    if model.startswith("models/imagen"):
-        return _imagen(runtime, asked, model)
+    path = google_model(runtime)
+    if "/models/imagen" in path:
+        return _imagen(runtime, asked, path)
     if asked.n not in {None, 1}:
         raise UnsupportedFeature("n: this provider makes one picture a call", param="n")
     parts: list[dict[str, Any]] = [{"text": asked.prompt}]
@@ -126,15 +126,15 @@ def _gemini(runtime: RuntimeMap, asked: ImageRequest) -> PreparedRequest:
     if shape:
         config["imageConfig"] = shape
     body = {"contents": [{"role": "user", "parts": parts}], "generationConfig": config}
-    return json_request(runtime, f"/{model}:generateContent", body)
+    return json_request(runtime, f"{path}:generateContent", body)
 
 
-def _imagen(runtime: RuntimeMap, asked: ImageRequest, model: str) -> PreparedRequest:
+def _imagen(runtime: RuntimeMap, asked: ImageRequest, path: str) -> PreparedRequest:
     if asked.images:
         raise UnsupportedFeature("image: this model makes pictures and edits none", param="image")
     parameters = given(sampleCount=asked.n, aspectRatio=asked.aspect_ratio, sampleImageSize=asked.size)
     body = {"instances": [{"prompt": asked.prompt}], "parameters": parameters}
-    return json_request(runtime, f"/{model}:predict", body)
+    return json_request(runtime, f"{path}:predict", body)
 
 
 def _openrouter(runtime: RuntimeMap, asked: ImageRequest) -> PreparedRequest:

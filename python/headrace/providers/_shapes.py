@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.plugins import Capability
     from headrace.requests import Headers, RuntimeMap
 
-__all__ = ["ERRORS", "dressed", "given", "json_request", "loads", "number", "plain", "text", "usage_of"]
+__all__ = ["ERRORS", "dressed", "given", "google_model", "json_request", "loads", "number", "plain", "text", "usage_of"]
 
 #: These answers are no model's: the protocol says only how an error's body is read, which is the same for all.
 ERRORS: Final = "openai_chat"
@@ -69,6 +69,13 @@ def dressed(
         return made if headers is None else made.with_headers(*headers(runtime))
 
     return replace(wire, prepare=prepare)
+
+
+def google_model(runtime: RuntimeMap) -> str:
+    """Give the path of a model's calls, whether or not the base URL has its version."""
+    model = runtime.model if runtime.model.startswith(("models/", "tunedModels/")) else f"models/{runtime.model}"
+    versioned = runtime.base_url.rstrip("/").rpartition("/")[2].startswith("v1")
+    return f"/{model}" if versioned else f"/v1beta/{model}"
 
 
 def given(**fields: Any) -> dict[str, Any]:
