@@ -27,7 +27,7 @@ from tests.support.cases import Case, fixtures, recordings
 from tests.support.clients import WAYS, Clients, Outcome, clients, direct
 from tests.support.pairs import FIELDS, TEXTS, Exceptions, apply, is_encoded, same_calls
 from tests.support.recordings import load
-from tests.support.replay import PATHS, PROTOCOLS, Stage, asking, replaying
+from tests.support.replay import PATHS, PROTOCOLS, PROVIDERS, Stage, asking, replaying
 from tests.support.sdks import shown
 
 # The SDKs' types are behind what was recorded.
@@ -91,9 +91,7 @@ def cases(request):
 @pytest.fixture(scope="module")
 def stage(cases):
     replies = {
-        case.name: Reply.stream(case.body)
-        if case.is_stream
-        else Reply((case.body,), headers=(("content-type", case.content_type),))
+        case.name: Reply((case.body,), headers=(("content-type", case.content_type),))
         for case in cases
     }
     # What fails within one read has reached nobody, and is an HTTP error. Here the client has the beginning by then.
@@ -101,7 +99,7 @@ def stage(cases):
         if case.halves:
             first, rest = case.halves
             for name in (gated(case, client, way) for client in PROTOCOLS for way in ("raw", "helper", "bytes")):
-                replies[name] = Reply.stream(first, Gate(name), rest)
+                replies[name] = Reply((first, Gate(name), rest), headers=(("content-type", case.content_type),))
     with replaying(replies) as served:
         yield served
 
@@ -117,14 +115,14 @@ def gated(case: Case, client: str, way: str) -> str:
     return f"{case.name}/{client}/{way}"
 
 
-@pytest.mark.parametrize("provider", PROTOCOLS)
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_the_sdk_accumulates_what_the_decoder_reads(
     client: str, provider: str, cases: list[Case], stage: Stage, sdk: Clients
 ):
     exceptions, wrong, read = Exceptions.load(), [], 0
     for case in cases:
-        if case.protocol != provider:
+        if case.provider != provider:
             continue
         for way in WAYS:
             if case.source == "fixtures" and not is_encoded(case, client, way):
@@ -137,7 +135,8 @@ def test_the_sdk_accumulates_what_the_decoder_reads(
             if differs != known:
                 wrong.append({"file": case.file, "way": way, "differs": differs, "known": known})
     assert not wrong, "\n".join(map(str, wrong))
-    assert read > 25
+    # There are no fixtures of a dialect: they stand with its protocol's.
+    assert read > 20 or all(case.provider != provider for case in cases)
     assert stage.facts().malformed == 0
 
 
@@ -146,7 +145,7 @@ def test_a_relay_in_the_clients_own_protocol_has_the_providers_bytes(protocol, c
     compared = 0
     with httpx.Client(timeout=20) as client:
         for case in cases:
-            if case.protocol != protocol:
+            if case.provider != protocol:
                 continue
             name = gated(case, protocol, "bytes") if case.halves else case.name
             ask = asking(protocol, f"{protocol}/{name}", stream=case.is_stream)
@@ -183,7 +182,7 @@ def test_recorded_errors_are_the_sdks_own(client, shared):
     expected = {}
     for line in (shared / "recordings" / "errors.expected.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        if row["decoder"] in PROTOCOLS and row["status"] != OK and row["file"].startswith("errors/"):
+        if row["decoder"] in PROVIDERS and row["status"] != OK and row["file"].startswith("errors/"):
             expected[row["file"]] = row
     recorded = {one.file: one for one in load(shared, {"errors": ""}) if one.file in expected}
     assert len(recorded) == len(expected) > 30
@@ -228,7 +227,7 @@ def test_the_table_of_pairs_is_true(request):
     again = "write it anew: python -m tests.support.matrix"
     own = matrix.counts(fixtures())
     rows = matrix.ROW.findall(matrix.written())
-    assert [row[:2] for row in rows] == [(client, provider) for client in PROTOCOLS for provider in PROTOCOLS]
+    assert [row[:2] for row in rows] == [(client, provider) for client in PROTOCOLS for provider in PROVIDERS]
     for _, provider, _, _, streams, _, bodies in rows:
         assert (int(streams), int(bodies)) == (own[provider, True], own[provider, False]), again
     recorded = matrix.counts(recordings(request.getfixturevalue("shared")))

@@ -10,10 +10,15 @@ from headrace import Decoder, Encoder
 from tests.conftest import ROOT
 from tests.support.clients import Outcome, direct
 from tests.support.recordings import load, with_event_names
-from tests.support.replay import PROTOCOLS
+from tests.support.replay import PROVIDERS
 
 FIXTURES = ROOT / "tests" / "fixtures" / "streams"
-CONTENT_TYPES = {".sse": "text/event-stream", ".jsonl": "text/event-stream", ".json": "application/json"}
+CONTENT_TYPES = {
+    ".sse": "text/event-stream",
+    ".jsonl": "text/event-stream",
+    ".json": "application/json",
+    ".ndjson": "application/x-ndjson",
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,12 @@ class Case:
     protocol: str
     source: str
     body: bytes
+    dialect: str | None = None
+    """The provider where its protocol alone does not say who it is."""
+
+    @property
+    def provider(self) -> str:
+        return self.dialect or self.protocol
 
     @property
     def name(self) -> str:
@@ -35,20 +46,24 @@ class Case:
 
     @property
     def is_stream(self) -> bool:
-        return self.content_type == "text/event-stream"
+        return self.content_type != "application/json"
+
+    @property
+    def event_end(self) -> bytes:
+        return b"\n" if self.content_type == "application/x-ndjson" else b"\n\n"
 
     @functools.cached_property
     def halves(self) -> tuple[bytes, bytes] | None:
         """For a stream that fails when every client has got something of it: that much, and the rest."""
         end = 0
         while self.is_stream and "error" in self.direct:
-            end = self.body.find(b"\n\n", end) + 2
-            if end in (1, len(self.body)):
+            end = self.body.find(self.event_end, end) + len(self.event_end)
+            if end in (len(self.event_end) - 1, len(self.body)):
                 break
             decoder = Decoder(self.protocol)
             events = decoder.feed(self.body[:end])
             # Of the three, this client is told of an answer's beginning last.
-            encoder = Encoder("anthropic_messages", model="m", response_id="msg_1", created=0)
+            encoder = Encoder("anthropic_messages", model="m", response_id="msg_1", created=0, family=self.protocol)
             if encoder.feed(events) and not decoder.is_done:
                 return self.body[:end], self.body[end:]
         return None
@@ -60,7 +75,9 @@ class Case:
 
 def fixtures() -> list[Case]:
     found = []
-    for protocol in PROTOCOLS:
+    for protocol in PROVIDERS:
+        if not (FIXTURES / protocol).is_dir():  # a dialect's stand with its protocol's
+            continue
         for group in ("ok", "bad"):
             for path in sorted((FIXTURES / protocol / group).iterdir()):
                 if path.suffix in CONTENT_TYPES and not path.name.endswith((".expected.jsonl", ".messages.jsonl")):
@@ -70,4 +87,9 @@ def fixtures() -> list[Case]:
 
 
 def recordings(shared: pathlib.Path) -> list[Case]:
-    return [Case(one.file, one.protocol, "recordings", with_event_names(one)) for one in load(shared)]
+    found = []
+    for one in load(shared):
+        folder = one.file.partition("/")[0]
+        dialect = folder if folder in PROVIDERS else None
+        found.append(Case(one.file, one.protocol, "recordings", with_event_names(one), dialect))
+    return found

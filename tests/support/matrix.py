@@ -12,7 +12,7 @@ from collections import Counter
 
 from tests.conftest import ROOT
 from tests.support.cases import Case, fixtures, recordings
-from tests.support.replay import PROTOCOLS
+from tests.support.replay import PROTOCOLS, PROVIDERS
 
 PAGE = ROOT / "docs" / "SUPPORT.md"
 BEGIN, END = "<!-- pairs: python -m tests.support.matrix -->\n", "<!-- end of pairs -->\n"
@@ -21,8 +21,8 @@ ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| (\w+) \| (\d+) \+ (\d+) \| (\d+) \+
 
 
 def counts(cases: list[Case]) -> Counter[tuple[str, bool]]:
-    """How many bodies of each provider protocol there are, by whether they are streams."""
-    return Counter((case.protocol, case.is_stream) for case in cases)
+    """How many bodies of each provider there are, by whether they are streams."""
+    return Counter((case.provider, case.is_stream) for case in cases)
 
 
 def table(recorded: Counter[tuple[str, bool]], own: Counter[tuple[str, bool]]) -> str:
@@ -31,7 +31,7 @@ def table(recorded: Counter[tuple[str, bool]], own: Counter[tuple[str, bool]]) -
         "| --- | --- | --- | --- | --- |",
     ]
     for client in PROTOCOLS:
-        for provider in PROTOCOLS:
+        for provider in PROVIDERS:
             relay = "verbatim" if client == provider else "normalised"
             numbers = [f"{recorded[provider, stream]} + {own[provider, stream]}" for stream in (True, False)]
             lines.append(f"| `{client}` | `{provider}` | {relay} | {' | '.join(numbers)} |")

@@ -53,7 +53,7 @@ class Exceptions:
 
 def is_encoded(case: Case, client: str, way: str) -> bool:
     """Whether the gateway encodes this answer, and does not pass its bytes."""
-    return client != case.protocol or case.is_stream != (way != "whole")
+    return client != case.provider or case.is_stream != (way != "whole")
 
 
 def apply(rule: dict[str, Any], outcome: Outcome) -> None:
@@ -69,7 +69,7 @@ def apply(rule: dict[str, Any], outcome: Outcome) -> None:
             outcome[joins] += value
             outcome[field] = ""
         case {"unknown": known, "at": at}:
-            if value or 0 in at:
+            if value or rule.get("always"):
                 outcome[field] = [known if i in at and n is None else n for i, n in enumerate(value or [None] * 4)]
         case {"wraps": key}:
             outcome[field] = [[name, {key: given} if isinstance(given, str) else given] for name, given in value or []]

@@ -11,6 +11,9 @@ FAMILIES = {
     "openai_responses": "openai_responses",
     "anthropic_messages": "anthropic_messages",
     "openai_compatible": "openai_chat",
+    "mistral_chat": "openai_chat",
+    "cohere_chat": "cohere_chat",
+    "ollama_chat": "ollama_chat",
 }
 """Folder -> the protocol that its files are decoded as."""
 

@@ -21,6 +21,13 @@ PATHS = {
     "openai_responses": "/v1/responses",
     "anthropic_messages": "/v1/messages",
 }
+PROVIDERS = {
+    **{one: f'kind = "openai_compatible"\nprotocol = "{one}"' for one in PROTOCOLS},
+    "mistral_chat": 'kind = "mistral"',
+    "cohere_chat": 'kind = "cohere"',
+    "ollama_chat": 'kind = "ollama"',
+}
+"""Whom a gateway can ask, and what tells of it in its row: a protocol, or a dialect of one."""
 HI = [{"role": "user", "content": "hi"}]
 
 
@@ -35,13 +42,11 @@ def asking(client: str, model: str, *, stream: bool) -> dict[str, Any]:
 
 
 class Replaying:
-    """The gateway's own policy, with a provider row for each protocol, whose address the model's name completes."""
+    """The gateway's own policy, with a row for each of `PROVIDERS`, whose address the model's name completes."""
 
     def __init__(self, url: str) -> None:
         rows = [
-            f'[[providers]]\nid = "{protocol}"\nkind = "openai_compatible"\nprotocol = "{protocol}"\n'
-            f'base_url = "{url}"\n'
-            for protocol in PROTOCOLS
+            f'[[providers]]\nid = "{provider}"\n{kind}\nbase_url = "{url}"\n' for provider, kind in PROVIDERS.items()
         ]
         self._url = url
         self._policy = control.gateway("".join(rows))
@@ -69,7 +74,7 @@ class Stage:
 
 @contextlib.contextmanager
 def replaying(replies: Mapping[str, Reply]) -> Iterator[Stage]:
-    """Serve a gateway whose models are `PROTOCOL/NAME`: a provider of that protocol answers with the reply NAME."""
+    """Serve a gateway whose models are `PROVIDER/NAME`: that provider answers with the reply NAME."""
     routes = {f"/{name}": reply for name, reply in replies.items()}
     with Upstream(routes, record=0) as upstream, listener(Replaying(upstream.url)) as edge:
         host, port = edge.address

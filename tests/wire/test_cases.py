@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-PROTOCOLS = ["openai_chat", "openai_responses", "anthropic_messages"]
+PROTOCOLS = ["openai_chat", "openai_responses", "anthropic_messages", "ollama_chat"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
