@@ -90,10 +90,7 @@ def cases(request):
 
 @pytest.fixture(scope="module")
 def stage(cases):
-    replies = {
-        case.name: Reply((case.body,), headers=(("content-type", case.content_type),))
-        for case in cases
-    }
+    replies = {case.name: Reply((case.body,), headers=(("content-type", case.content_type),)) for case in cases}
     # What fails within one read has reached nobody, and is an HTTP error. Here the client has the beginning by then.
     for case in cases:
         if case.halves:
