@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, get_args
 
 import click
 
+from headrace.cli_log import log
 from headrace.codes import End, Protocol
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ def _header(context: click.Context, parameter: click.Parameter, values: Sequence
 @click.version_option(package_name="headrace", message="headrace %(version)s")
 def main() -> None:
     """Carry language models' streams: a gateway, a normaliser, and tools around them."""
+
+
+main.add_command(log)
 
 
 @main.command()

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.log import payloads as p
 from headrace.log.eventlog import EventLog, FencedError
+from headrace.log.seals import SealKey
 from headrace.log.state import fold
 from headrace.loop import ACTS, Act, AskLater, GateClosed, NoTools, Settings, act_on, fork, resume
 from headrace.messages import Options
@@ -529,3 +530,17 @@ async def test_requests_share_their_beginning_byte_for_byte(tmp_path):
         bodies = [seen.body for seen in led.upstream.facts().requests]
         for shorter, longer in itertools.pairwise(bodies):
             assert longer.startswith(shorter[: shorter.rindex(b"]")])
+
+
+@runs
+async def test_a_run_is_sealed_whenever_it_comes_to_a_stand(tmp_path):
+    key = SealKey(bytes(32))
+    async with Led(tmp_path, h.says("Hello."), h.says("Fine.")) as led:
+        run = led.lead(await led.begin(), settings=Settings(is_chat=True, seal=key), tools=NoTools())
+        await run.go()
+        await run.go()
+        run.say("And you?")
+        await run.go()
+        assert len(await led.values("log.sealed")) == 2
+        verdict = await led.log.verify("r1", trusted=[key.public])
+        assert (verdict.ok, verdict.sealed) == (True, verdict.events - 1)

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Final
 from headrace.log.artifacts import Artifacts
 from headrace.log.records import SALT_SIZE, LogError, Record, TamperedError, checked, genesis, make
 from headrace.log.schema import SCHEMA
+from headrace.log.seals import check_seals
 from headrace.store import ConstraintViolated, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from headrace.log._payload import Payload
     from headrace.store import Store, Transaction
@@ -86,6 +87,7 @@ class Verdict:
 
     - `bad_seq`, `why`: the first event that is wrong; None if all is well.
     - `erased`: the seq of events whose payload was taken away.
+    - `sealed`: up to which event the run is sealed; 0: it is not.
     """
 
     run_id: str
@@ -93,6 +95,7 @@ class Verdict:
     bad_seq: int | None = None
     why: str = ""
     erased: tuple[int, ...] = ()
+    sealed: int = 0
 
     @property
     def ok(self) -> bool:
@@ -195,16 +198,20 @@ class EventLog:
         known = list(checked(raw[: info.head], run_id, head=(info.head, info.chain)))
         return known if len(raw) == info.head else list(checked(raw, run_id))
 
-    async def verify(self, run_id: str) -> Verdict:
-        """Check a run's events and their chain. Finds the first that is wrong, and raises nothing for it.
+    async def verify(self, run_id: str, *, trusted: Collection[str] | None = None) -> Verdict:
+        """Check a run's events, their chain and their seals. Finds the first that is wrong, and raises nothing for it.
 
-        - Raises `UnknownRunError`.
+        - `trusted`: public keys that may have sealed it; None: any.
+
+        Raises `UnknownRunError`.
         """
         try:
             records = await self.read(run_id)
+            sealed = check_seals(records, trusted=trusted)
         except TamperedError as error:
             return Verdict(run_id, error.seq - 1, error.seq, error.why)
-        return Verdict(run_id, len(records), erased=tuple(record.seq for record in records if record.is_erased))
+        erased = tuple(record.seq for record in records if record.is_erased)
+        return Verdict(run_id, len(records), erased=erased, sealed=sealed)
 
     async def erase(self, run_id: str, seqs: Sequence[int] | None = None) -> int:
         """Take payloads away, for privacy: envelopes and the chain stay, and still verify.

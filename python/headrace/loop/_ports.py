@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.log.menus import Menu
     from headrace.log.payloads import ToolIntent, ToolObserved
+    from headrace.log.seals import SealKey
     from headrace.log.state import State
     from headrace.messages import ModelRequest
     from headrace.runtime import AttemptFacts, RouteFacts
@@ -118,6 +119,7 @@ class Settings:
     - `wait_limit_s`: the longest wait before a repetition; a provider that asks for more is not waited for.
     - `is_chat`: an answer without intents pauses the run for the user instead of finishing it.
     - `price`: what a response cost.
+    - `seal`: the key that seals the log whenever the run comes to a stand.
     """
 
     options: Options = field(default_factory=Options)
@@ -127,3 +129,4 @@ class Settings:
     wait_limit_s: float = 60.0
     is_chat: bool = False
     price: Price | None = None
+    seal: SealKey | None = None

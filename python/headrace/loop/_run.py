@@ -138,6 +138,7 @@ class Run:
         while True:
             await self._hear()
             if self.state.status != "running":
+                await self._seal()
                 return self.state
             if self._stopping:
                 self._stopping = False
@@ -149,6 +150,12 @@ class Run:
                 await self.record(p.RunPaused(reason="budget", detail=f"the budget of {over.which} is used up"))
             else:
                 await self._turn()
+
+    async def _seal(self) -> None:
+        """Seal what was recorded since the last seal."""
+        key = self.settings.seal
+        if key is not None and self.records and self.records[-1].type != p.LogSealed.type:
+            await self.record(key.seal(self.run_id, self.log.head, self.log.chain))
 
     async def record(self, *payloads: p.Payload, key: str | None = None) -> list[Record]:
         """Record facts: durable, and part of the state, when this returns.
