@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from headrace.registry import Registry
+    from headrace.tools.permission.policy import LayerName, Mode
 
 __all__ = ["main"]
 
@@ -30,6 +31,9 @@ READ_SIZE = 64 * 1024
 
 READ: tuple[Protocol, ...] = get_args(Protocol)
 """Protocols that have a decoder."""
+
+MODES = ("plan", "default", "accept-edits", "auto", "headless", "danger-bypass")
+"""Permission modes. Written here as help must not wait for what knows them."""
 
 CONTENT_TYPES = {
     "sse": "text/event-stream",
@@ -235,6 +239,47 @@ def _pieces(file: IO[bytes], *, by_line: bool, wrapped: bool) -> Iterator[bytes]
     for line in lines:
         if line:
             yield line if by_line else b"data: " + line + b"\n\n"
+
+
+@main.group()
+def policy() -> None:
+    """Look at what tools may do: docs/TOOLS.md has the rules."""
+
+
+@policy.command("check")
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--explain", "line", metavar="LINE", help="Say what would be decided of a shell line, and why.")
+@click.option("--project", type=click.Path(path_type=Path, file_okay=False), default=".", help="The workspace.")
+@click.option("--mode", default="default", show_default=True, type=click.Choice(MODES), help="The permission mode.")
+@click.option("--tier", default="A", show_default=True, type=click.Choice(["A", "B", "C"]), help="The sandbox's tier.")
+def policy_check(file: Path | None, *, line: str | None, project: Path, mode: Mode, tier: str) -> None:
+    """Check policy files, the examples of their rules as well: one line for each fault.
+
+    FILE is read as your own policy. Without it, the organisation's, your own and the project's are read. Ends with 1 if
+    one is refused.
+    """
+    import os
+
+    from headrace.config import ConfigurationError
+    from headrace.tools.permission import find_files, load_policy
+    from headrace.tools.permission.explain import explain_line
+
+    root = os.path.realpath(project)
+    files: dict[LayerName, Path] = find_files(Path(root), os.environ) if file is None else {"user": file}
+    try:
+        policy = load_policy(files, os.environ.get("HOME"))
+    except ConfigurationError as error:
+        click.echo(error)
+        sys.exit(1)
+    if line is not None:
+        for row in explain_line(policy, line, root=root, mode=mode, tier=tier):
+            click.echo(row)
+        return
+    for layer in policy.layers:
+        examples = sum(len(rule.match) + len(rule.not_match) for rule in layer.rules)
+        click.echo(f"{files[layer.name]}: ok; {layer.name}; rules: {len(layer.rules)}; examples: {examples}")
+    if not policy.layers:
+        click.echo("no policy file; every mode goes by its own word")
 
 
 if __name__ == "__main__":

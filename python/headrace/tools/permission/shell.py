@@ -630,7 +630,7 @@ def _unescaped(text: str) -> Iterator[_Part]:
 
 
 def _in_quotes(raw: bytes) -> str:
-    return re.sub(r'\\(["\\$`\n])', lambda found: found[1].strip("\n"), raw.decode("utf-8", "surrogatepass"))
+    return re.sub(r'\\(["\\$`\n])', lambda found: found[1].strip("\n"), raw.decode("utf-8", "replace"))
 
 
 def _ansi(text: str) -> _Part:
