@@ -22,6 +22,7 @@ from headrace.loop._replay import (
 )
 from headrace.loop._run import Run
 from headrace.loop._runs import Finding, GateClosed, Opened, fork, gate, resume, start
+from headrace.loop._tools import BoxedTools
 
 __all__ = [
     "ACTS",
@@ -29,6 +30,7 @@ __all__ = [
     "Again",
     "Ask",
     "AskLater",
+    "BoxedTools",
     "EffectError",
     "Finding",
     "GateClosed",
