@@ -7,7 +7,7 @@
 //! 4. What we write, we can read: the writers refuse what the parsers would.
 //!
 //! Read in this order: [`head`] (where a head ends; header lists), [`request`], [`response`], [`body`],
-//! [`write`](mod@write), [`limits`].
+//! [`write`](mod@write), [`websocket`], [`limits`].
 //!
 //! Never add: I/O, a second way to read ambiguous bytes, a "lenient" switch.
 
@@ -17,6 +17,7 @@ pub mod head;
 pub mod limits;
 pub mod request;
 pub mod response;
+pub mod websocket;
 pub mod write;
 
 pub use body::{BodyDecoder, BodyError, BodyKind, Decoded, Step};
