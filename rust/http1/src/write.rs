@@ -28,6 +28,8 @@ pub struct RequestStart<'a> {
     pub host: &'a str,
     /// [`BodyKind::UntilClose`] is no framing of a request and is written as none.
     pub body: BodyKind,
+    /// Asks for a WebSocket, with this `sec-websocket-key`.
+    pub websocket: Option<&'a str>,
 }
 
 /// Append a request's head to `out`. On an error `out` is as it was.
@@ -55,7 +57,17 @@ where
         BodyKind::Length(n) => length(out, n),
         BodyKind::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }
-    finish_head(out, from, 2, headers)
+    let Some(key) = start.websocket else { return finish_head(out, from, 2, headers) };
+    if !is_value(key.as_bytes()) {
+        out.truncate(from);
+        return Err(WriteError::HeaderValue);
+    }
+    out.extend_from_slice(
+        b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: ",
+    );
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    finish_head(out, from, 6, headers)
 }
 
 /// The start line and framing of a response.

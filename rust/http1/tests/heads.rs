@@ -199,7 +199,8 @@ fn pipelined_requests_stay_in_the_buffer() {
 
 #[test]
 fn the_writer_refuses_what_would_split_a_message() {
-    let start = RequestStart { method: "POST", target: "/v1/x", host: "a:1", body: BodyKind::Length(3) };
+    let start =
+        RequestStart { method: "POST", target: "/v1/x", host: "a:1", body: BodyKind::Length(3), websocket: None };
     let try_header = |name: &'static str, value: &'static [u8]| {
         let mut out = b"kept".to_vec();
         let result = write::request(&mut out, &start, [(name, value)]);

@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn requests_that_we_write_we_read(method in token(), path in "/[a-z0-9/._%?=&-]{0,40}", headers in headers(), n in 0u64..1 << 50) {
         let mut out = Vec::new();
-        let start = RequestStart { method: &method, target: &path, host: "api.example:443", body: BodyKind::Length(n) };
+        let start = RequestStart { method: &method, target: &path, host: "api.example:443", body: BodyKind::Length(n), websocket: None };
         write::request(&mut out, &start, borrowed(&headers)).unwrap();
         let (head, len) = RequestHead::read(&out, limits::MAX_HEAD).unwrap().unwrap();
         prop_assert_eq!(len, out.len());

@@ -76,10 +76,7 @@ fn what_breaks_the_protocol_is_an_error() {
     }
     assert_eq!(all(Role::Server, 99, &[b"\x81\x05Hello"]), Err(WsError::Mask));
     assert_eq!(all(Role::Client, 4, &[b"\x01\x03Hel\x80\x02lo"]), Err(WsError::TooLarge));
-    assert_eq!(
-        [WsError::Utf8, WsError::TooLarge, WsError::Mask].map(WsError::close_code),
-        [1007, 1009, 1002]
-    );
+    assert_eq!([WsError::Utf8, WsError::TooLarge, WsError::Mask].map(WsError::close_code), [1007, 1009, 1002]);
 }
 
 proptest! {

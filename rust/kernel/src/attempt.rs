@@ -38,7 +38,8 @@ use crate::scratch::Scratch;
 use crate::spec::AttemptSpec;
 use crate::trace::{Step, Trace};
 use crate::transport::http1::Exchange;
-use crate::transport::{self, Io, Opening};
+use crate::transport::websocket::{self, WsExchange};
+use crate::transport::{self, Carrier, Io, Opening, Reusable};
 
 /// An answer's head. Its headers hold whatever the provider sent; what may go on to a client is the codec's
 /// allow-list ([`Head::passed`]).
@@ -80,7 +81,7 @@ enum State {
     Fresh,
     Opening(Opening),
     Securing(Box<Connect<TcpStream>>),
-    Exchange(Box<Exchange>),
+    Exchange(Box<Carrier>),
     Over,
 }
 
@@ -160,7 +161,7 @@ impl Attempt {
         if !exchange.is_sent() && exchange.poll_send(cx) == Poll::Ready(true) {
             self.trace.complete(Step::Send);
         }
-        let before = exchange.received;
+        let before = exchange.received();
         let polled = exchange.poll_body(cx, scratch, max);
         match polled {
             Poll::Ready(Ok(end)) => {
@@ -172,7 +173,7 @@ impl Attempt {
             }
             Poll::Ready(Err(cause)) => Poll::Ready(Err(self.fail(cause))),
             Poll::Pending => {
-                if exchange.received > before {
+                if exchange.received() > before {
                     self.watch.stirred(now);
                 }
                 self.wait(cx)
@@ -201,13 +202,13 @@ impl Attempt {
     /// Bytes sent so far, head included.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
-        if let State::Exchange(exchange) = &self.state { exchange.sent } else { self.sent }
+        if let State::Exchange(exchange) = &self.state { exchange.sent() } else { self.sent }
     }
 
     /// Bytes received so far, heads and framing included.
     #[must_use]
     pub fn bytes_received(&self) -> u64 {
-        if let State::Exchange(exchange) = &self.state { exchange.received } else { self.received }
+        if let State::Exchange(exchange) = &self.state { exchange.received() } else { self.received }
     }
 
     #[must_use]
@@ -224,10 +225,13 @@ impl Attempt {
                 State::Fresh => {
                     let now = self.client.clock.now();
                     self.watch.enter(Phase::Connect, now);
+                    if self.spec.url.websocket {
+                        self.spec.url.endpoint = websocket::endpoint(&self.spec);
+                    }
                     let pooled = if self.fresh { None } else { self.client.pool().take(&self.spec.url.endpoint, now) };
-                    if let Some(io) = pooled {
+                    if let Some(taken) = pooled {
                         self.reused = true;
-                        self.begin_exchange(io)?;
+                        self.begin_exchange(taken.io, taken.opened)?;
                     } else {
                         self.trace.start(Step::Connect);
                         self.state = State::Opening(transport::open(&self.spec.url.endpoint));
@@ -240,14 +244,14 @@ impl Attempt {
                         self.trace.start(Step::Tls);
                         self.state = State::Securing(self.client.tls.handshake(&self.spec.url.endpoint, tcp)?);
                     } else {
-                        self.begin_exchange(Io::Plain(tcp))?;
+                        self.begin_exchange(Io::Plain(tcp), None)?;
                     }
                 }
                 State::Securing(handshake) => {
                     let secured = ready!(std::pin::Pin::new(&mut **handshake).poll(cx));
                     let tls = secured.map_err(|e| Cause::Tls(e.to_string()))?;
                     self.trace.complete(Step::Tls);
-                    self.begin_exchange(Io::Tls(Box::new(tls)))?;
+                    self.begin_exchange(Io::Tls(Box::new(tls)), None)?;
                 }
                 State::Exchange(exchange) => {
                     if !exchange.is_sent() && exchange.poll_send(cx) == Poll::Ready(true) {
@@ -255,7 +259,14 @@ impl Attempt {
                         self.trace.complete(Step::Send);
                         self.trace.start(Step::Head);
                     }
-                    let answer = ready!(exchange.poll_head(cx))?;
+                    let polled = exchange.poll_head(cx);
+                    if self.spec.url.websocket && self.phase == ErrorPhase::Request && exchange.is_sent() {
+                        // A WebSocket sends between two steps of its head.
+                        self.phase = ErrorPhase::Head;
+                        self.trace.complete(Step::Send);
+                        self.trace.start(Step::Head);
+                    }
+                    let answer = ready!(polled)?;
                     self.phase = ErrorPhase::Streaming;
                     self.trace.complete(Step::Head);
                     self.trace.start(Step::Body);
@@ -267,13 +278,19 @@ impl Attempt {
         }
     }
 
-    fn begin_exchange(&mut self, io: Io) -> Result<(), Cause> {
+    fn begin_exchange(&mut self, io: Io, opened: Option<u64>) -> Result<(), Cause> {
+        let now = self.client.clock.now();
         self.phase = ErrorPhase::Request;
-        self.watch.enter(Phase::Head, self.client.clock.now());
+        self.watch.enter(Phase::Head, now);
         if let Some(signer) = self.spec.signer.take() {
             signer.sign(&mut self.spec);
         }
-        match Exchange::new(io, &mut self.spec) {
+        let carrier = if self.spec.url.websocket {
+            WsExchange::new(io, &mut self.spec, opened, now).map(|ws| Carrier::WebSocket(Box::new(ws)))
+        } else {
+            Exchange::new(io, &mut self.spec).map(Carrier::Http)
+        };
+        match carrier {
             Ok(exchange) => {
                 self.trace.start(Step::Send);
                 // They may hold a secret and are sent: the stream does not carry them along.
@@ -283,7 +300,7 @@ impl Attempt {
             }
             Err((error, io)) => {
                 // Nothing was sent: the connection is as good as before.
-                self.client.pool().put(&self.spec.url.endpoint, io, self.client.clock.now(), None);
+                self.client.pool().put(&self.spec.url.endpoint, io, now, None);
                 Err(Cause::Unsendable(error))
             }
         }
@@ -303,9 +320,12 @@ impl Attempt {
         let now = self.client.clock.now();
         self.watch.enter(Phase::Over, now);
         if let State::Exchange(exchange) = std::mem::replace(&mut self.state, State::Over) {
-            (self.sent, self.received) = (exchange.sent, exchange.received);
-            if let Some((io, rest)) = exchange.into_reusable() {
-                self.client.pool().put(&self.spec.url.endpoint, io, now, rest);
+            (self.sent, self.received) = (exchange.sent(), exchange.received());
+            let endpoint = &self.spec.url.endpoint;
+            match exchange.into_reusable() {
+                Some(Reusable::Http(io, rest)) => self.client.pool().put(endpoint, io, now, rest),
+                Some(Reusable::WebSocket(io, opened)) => self.client.pool().put_session(endpoint, io, now, opened),
+                None => {}
             }
         }
     }

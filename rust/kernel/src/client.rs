@@ -61,6 +61,7 @@ impl Client {
             per_endpoint: config.idle_per_endpoint,
             total: config.idle_total,
             age: clock.ticks(config.idle_age),
+            session: clock.ticks(limits::SESSION_LIFE),
         });
         Self { inner: Arc::new(Inner { clock, tls: config.tls, pool: Mutex::new(pool) }) }
     }

@@ -5,6 +5,7 @@ use std::io;
 
 use headrace_codec::ErrorKind;
 use headrace_codec::event::ErrorPhase;
+use headrace_http1::websocket::WsError;
 use headrace_http1::{BodyError, HeadError, WriteError};
 
 use crate::deadlines::Deadline;
@@ -46,6 +47,10 @@ pub enum Cause {
     /// `101 Switching Protocols`, or interim answers without end.
     Interim(u16),
     Body(BodyError),
+    /// A frame of a WebSocket is malformed, or the switch to it.
+    WebSocket(WsError),
+    /// `101 Switching Protocols` to something that was not asked for.
+    Upgrade,
     /// The body is coded in a way that is not read, or is not what it says.
     ContentCoding(&'static str),
     Deadline(Deadline),
@@ -77,6 +82,8 @@ impl fmt::Display for Cause {
             Self::Head(e) => write!(f, "the answer's head is malformed: {e}"),
             Self::Interim(status) => write!(f, "no final answer after interim status {status}"),
             Self::Body(e) => write!(f, "the answer's body is malformed: {e}"),
+            Self::WebSocket(e) => write!(f, "the WebSocket is malformed: {e}"),
+            Self::Upgrade => f.write_str("the switch to a WebSocket is not what was asked for"),
             Self::ContentCoding(e) => write!(f, "the answer's content coding failed: {e}"),
             Self::Deadline(which) => write!(f, "the {which} deadline passed"),
         }

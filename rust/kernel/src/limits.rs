@@ -49,3 +49,11 @@ pub const DIAL_PAUSE: Duration = Duration::from_millis(250);
 
 /// Addresses of a host that are tried. More of them do not make it more alive.
 pub const DIAL_ADDRESSES: usize = 8;
+
+/// How long a WebSocket is used again. The one vendor that tells ends it after 60 minutes: an answer that is begun five
+/// minutes before has its time.
+pub const SESSION_LIFE: Duration = Duration::from_mins(55);
+
+/// Longest message over a WebSocket. An answer's last one repeats all of it, images too; as much as the codec takes of
+/// one event. Beyond it the attempt fails.
+pub const MESSAGE: usize = headrace_codec::limits::MAX_FRAME;

@@ -68,6 +68,8 @@ pub struct Endpoint {
     /// A name or an address in lower case, without brackets.
     pub host: String,
     pub port: u16,
+    /// A WebSocket's connection is its opener's: a digest of all that it was opened with.
+    pub session: Option<[u8; 32]>,
 }
 
 /// A URL, checked and taken apart once. `Debug` and `Display` leave the query out: some vendors put keys there.
@@ -78,6 +80,9 @@ pub struct Url {
     pub authority: String,
     /// The path with its query.
     pub target: String,
+    /// `ws` or `wss`: the body goes as one message over a WebSocket, and each message of the answer is handed over as
+    /// an event of an event stream.
+    pub websocket: bool,
 }
 
 /// A URL that no attempt is made to. The message quotes nothing.
@@ -93,7 +98,7 @@ pub enum SpecError {
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Scheme => "the URL is neither http nor https",
+            Self::Scheme => "the URL is none of http, https, ws and wss",
             Self::UserInfo => "the URL has user information",
             Self::Host => "the URL's host is missing or malformed",
             Self::Port => "the URL's port is not in 1..=65535",
@@ -105,12 +110,14 @@ impl fmt::Display for SpecError {
 impl std::error::Error for SpecError {}
 
 impl Url {
-    /// Take apart `http://` or `https://` URLs of ASCII (names in their A-label form, paths percent-encoded).
+    /// Take apart `http`, `https`, `ws` or `wss` URLs of ASCII (names in their A-label form, paths percent-encoded).
     pub fn parse(url: &str) -> Result<Self, SpecError> {
         let (scheme, rest) = url.split_once("://").ok_or(SpecError::Scheme)?;
-        let tls = match scheme.to_ascii_lowercase().as_str() {
-            "http" => false,
-            "https" => true,
+        let (tls, websocket) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (false, false),
+            "https" => (true, false),
+            "ws" => (false, true),
+            "wss" => (true, true),
             _ => return Err(SpecError::Scheme),
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -134,7 +141,7 @@ impl Url {
         let host = host.to_ascii_lowercase();
         let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let authority = if port == default { shown } else { format!("{shown}:{port}") };
-        Ok(Self { endpoint: Endpoint { tls, host, port }, authority, target })
+        Ok(Self { endpoint: Endpoint { tls, host, port, session: None }, authority, target, websocket })
     }
 }
 
@@ -160,7 +167,13 @@ fn split_authority(authority: &str) -> Result<(&str, Option<&str>), SpecError> {
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.target.split('?').next().unwrap_or("");
-        write!(f, "{}://{}{path}", if self.endpoint.tls { "https" } else { "http" }, self.authority)
+        let scheme = match (self.websocket, self.endpoint.tls) {
+            (false, false) => "http",
+            (false, true) => "https",
+            (true, false) => "ws",
+            (true, true) => "wss",
+        };
+        write!(f, "{scheme}://{}{path}", self.authority)
     }
 }
 
@@ -177,7 +190,7 @@ mod tests {
     #[test]
     fn urls_are_taken_apart() {
         let url = Url::parse("https://API.example/v1/chat?key=secret").unwrap();
-        assert_eq!(url.endpoint, Endpoint { tls: true, host: "api.example".into(), port: 443 });
+        assert_eq!(url.endpoint, Endpoint { tls: true, host: "api.example".into(), port: 443, session: None });
         assert_eq!((url.authority.as_str(), url.target.as_str()), ("api.example", "/v1/chat?key=secret"));
         assert_eq!(format!("{url:?}"), "https://api.example/v1/chat");
         let url = Url::parse("http://[::1]:9000").unwrap();
@@ -187,6 +200,9 @@ mod tests {
         );
         assert_eq!(Url::parse("http://a?x=1").unwrap().target, "/?x=1");
         assert_eq!(Url::parse("http://a:80/").unwrap().authority, "a");
+        let url = Url::parse("wss://a/v1/responses?x=1").unwrap();
+        assert_eq!((url.endpoint.tls, url.endpoint.port, url.websocket), (true, 443, true));
+        assert_eq!(url.to_string(), "wss://a/v1/responses");
     }
 
     #[test]

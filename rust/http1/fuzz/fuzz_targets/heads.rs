@@ -44,7 +44,7 @@ fn free<'a>(headers: &'a Headers<'_>) -> Vec<(&'a str, &'a [u8])> {
 fn again_request(head: &RequestHead<'_>) {
     let target = head.query.map_or(head.path.to_owned(), |query| format!("{}?{query}", head.path));
     let host = if head.host.is_empty() { "none" } else { head.host };
-    let start = RequestStart { method: head.method, target: &target, host, body: head.body };
+    let start = RequestStart { method: head.method, target: &target, host, body: head.body, websocket: None };
     let mut out = Vec::new();
     if write::request(&mut out, &start, free(&head.headers)).is_err() {
         return; // The writer's own headers may pass a limit.

@@ -43,6 +43,7 @@ pub(crate) struct Exchange {
     outgoing: Option<Outgoing>,
     write_error: Option<io::ErrorKind>,
     is_head: bool,
+    may_upgrade: bool,
     /// A partial head; later, bytes that came with the head and wait to be asked for.
     inbox: Vec<u8>,
     scanner: HeadScanner,
@@ -57,26 +58,33 @@ pub(crate) struct Exchange {
 impl Exchange {
     pub(crate) fn new(io: Io, spec: &mut AttemptSpec) -> Result<Self, (WriteError, Io)> {
         let len = spec.body_len();
-        let start = RequestStart {
-            method: &spec.method,
-            target: &spec.url.target,
-            host: &spec.url.authority,
-            body: if len == 0 { BodyKind::None } else { BodyKind::Length(len) },
-        };
-        let mut head = Vec::with_capacity(1024);
-        if let Err(error) =
-            write::request(&mut head, &start, spec.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())))
-        {
-            return Err((error, io));
+        let body = if len == 0 { BodyKind::None } else { BodyKind::Length(len) };
+        match head_of(spec, &spec.method, body, None) {
+            Ok(head) => {
+                let mut pieces = Vec::with_capacity(1 + spec.body.len());
+                pieces.push(Bytes::from(head));
+                pieces.extend(std::mem::take(&mut spec.body).into_iter().filter(|piece| !piece.is_empty()));
+                Ok(Self::sending(io, pieces, spec.method == "HEAD"))
+            }
+            Err(error) => Err((error, io)),
         }
-        let mut pieces = Vec::with_capacity(1 + spec.body.len());
-        pieces.push(Bytes::from(head));
-        pieces.extend(std::mem::take(&mut spec.body).into_iter().filter(|piece| !piece.is_empty()));
-        Ok(Self {
+    }
+
+    /// Asks for a WebSocket. An answer with 101 is then given as one; any other is an answer as ever.
+    pub(crate) fn upgrade(io: Io, spec: &AttemptSpec, key: &str) -> Result<Self, (WriteError, Io)> {
+        match head_of(spec, "GET", BodyKind::None, Some(key)) {
+            Ok(head) => Ok(Self { may_upgrade: true, ..Self::sending(io, vec![Bytes::from(head)], false) }),
+            Err(error) => Err((error, io)),
+        }
+    }
+
+    fn sending(io: Io, pieces: Vec<Bytes>, is_head: bool) -> Self {
+        Self {
             io,
             outgoing: Some(Outgoing { pieces, piece: 0, offset: 0 }),
             write_error: None,
-            is_head: spec.method == "HEAD",
+            is_head,
+            may_upgrade: false,
             inbox: Vec::new(),
             scanner: HeadScanner::default(),
             interim: 0,
@@ -85,7 +93,7 @@ impl Exchange {
             keep_alive: false,
             sent: 0,
             received: 0,
-        })
+        }
     }
 
     pub(crate) fn is_sent(&self) -> bool {
@@ -129,7 +137,7 @@ impl Exchange {
             };
             let method = if self.is_head { "HEAD" } else { "" };
             let head = ResponseHead::parse(&self.inbox[..len], method).map_err(Cause::Head)?;
-            if head.is_interim() {
+            if head.is_interim() && !(self.may_upgrade && head.status == 101) {
                 self.interim += 1;
                 if head.status == 101 || self.interim > limits::MAX_INTERIM {
                     return Err(Cause::Interim(head.status));
@@ -259,12 +267,24 @@ impl Exchange {
         Poll::Ready(Ok(true))
     }
 
+    /// The connection after an answer with 101, with the bytes that came behind it.
+    pub(crate) fn into_upgraded(self) -> (Io, Vec<u8>) {
+        (self.io, self.inbox)
+    }
+
     /// The connection, if it may carry another request; with the body's decoder where it has not ended.
     pub(crate) fn into_reusable(self) -> Option<(Io, Option<BodyDecoder>)> {
         let clean = self.keep_alive && self.outgoing.is_none() && self.write_error.is_none() && self.inbox.is_empty();
         let rest = if self.body.is_done() { None } else { Some(self.body) };
         clean.then_some((self.io, rest))
     }
+}
+
+fn head_of(spec: &AttemptSpec, method: &str, body: BodyKind, key: Option<&str>) -> Result<Vec<u8>, WriteError> {
+    let start = RequestStart { method, target: &spec.url.target, host: &spec.url.authority, body, websocket: key };
+    let mut head = Vec::with_capacity(1024);
+    write::request(&mut head, &start, spec.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())))?;
+    Ok(head)
 }
 
 fn truncated<T>() -> Poll<Result<T, Cause>> {

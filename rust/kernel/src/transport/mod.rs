@@ -1,11 +1,12 @@
 //! Connections: opened, secured, kept. What speaks over one stands in a file of its own.
 //!
-//! `http1` is here; HTTP/2 and WebSocket will stand beside it, a proxy within [`open`].
+//! `http1` and `websocket` are here; HTTP/2 will stand beside them, a proxy within [`open`].
 
 mod dial;
 pub(crate) mod http1;
 pub(crate) mod pool;
 pub mod tls;
+pub mod websocket;
 
 use std::future::Future;
 use std::io::{self, IoSlice, Read};
@@ -13,13 +14,17 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use headrace_http1::BodyDecoder;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::failure::Cause;
+use crate::scratch::Scratch;
 use crate::spec::Endpoint;
+use http1::{Answer, Exchange};
+use websocket::WsExchange;
 
 /// One connection.
 pub(crate) enum Io {
@@ -81,6 +86,75 @@ impl Io {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+}
+
+/// What speaks over a connection for one attempt.
+pub(crate) enum Carrier {
+    Http(Exchange),
+    WebSocket(Box<WsExchange>),
+}
+
+/// What a connection is good for after an answer.
+pub(crate) enum Reusable {
+    Http(Io, Option<BodyDecoder>),
+    /// Opened at this tick.
+    WebSocket(Io, u64),
+}
+
+impl Carrier {
+    pub(crate) fn sent(&self) -> u64 {
+        match self {
+            Self::Http(http) => http.sent,
+            Self::WebSocket(ws) => ws.sent(),
+        }
+    }
+
+    pub(crate) fn received(&self) -> u64 {
+        match self {
+            Self::Http(http) => http.received,
+            Self::WebSocket(ws) => ws.received(),
+        }
+    }
+
+    pub(crate) fn is_sent(&self) -> bool {
+        match self {
+            Self::Http(http) => http.is_sent(),
+            Self::WebSocket(ws) => ws.is_sent(),
+        }
+    }
+
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        match self {
+            Self::Http(http) => http.poll_send(cx),
+            Self::WebSocket(ws) => ws.poll_send(cx),
+        }
+    }
+
+    pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Cause>> {
+        match self {
+            Self::Http(http) => http.poll_head(cx),
+            Self::WebSocket(ws) => ws.poll_head(cx),
+        }
+    }
+
+    pub(crate) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut Scratch,
+        max: usize,
+    ) -> Poll<Result<bool, Cause>> {
+        match self {
+            Self::Http(http) => http.poll_body(cx, scratch, max),
+            Self::WebSocket(ws) => ws.poll_body(cx, scratch, max),
+        }
+    }
+
+    pub(crate) fn into_reusable(self) -> Option<Reusable> {
+        match self {
+            Self::Http(http) => http.into_reusable().map(|(io, rest)| Reusable::Http(io, rest)),
+            Self::WebSocket(ws) => ws.into_reusable().map(|(io, opened)| Reusable::WebSocket(io, opened)),
         }
     }
 }

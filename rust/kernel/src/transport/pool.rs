@@ -10,19 +10,29 @@ use std::task::Poll;
 use headrace_http1::BodyDecoder;
 
 use super::Io;
-use crate::limits;
+use crate::limits as bounds;
 use crate::spec::Endpoint;
+
+/// A connection out of the pool.
+pub(crate) struct Taken {
+    pub(crate) io: Io,
+    /// When a WebSocket was opened, in ticks.
+    pub(crate) opened: Option<u64>,
+}
 
 pub(crate) struct PoolLimits {
     pub(crate) per_endpoint: usize,
     pub(crate) total: usize,
     /// In ticks.
     pub(crate) age: u64,
+    /// How long a WebSocket is used, in ticks.
+    pub(crate) session: u64,
 }
 
 struct Kept {
     io: Io,
     since: u64,
+    opened: Option<u64>,
     /// The rest of a body that must come first.
     draining: Option<(BodyDecoder, usize)>,
 }
@@ -43,19 +53,19 @@ impl Pool {
     }
 
     /// Take the freshest connection that is alive.
-    pub(crate) fn take(&mut self, endpoint: &Endpoint, now: u64) -> Option<Io> {
+    pub(crate) fn take(&mut self, endpoint: &Endpoint, now: u64) -> Option<Taken> {
         let list = self.kept.get_mut(endpoint)?;
         let mut at = list.len();
         while at > 0 {
             at -= 1;
-            let state = list[at].check(now, self.limits.age);
+            let state = list[at].check(now, &self.limits);
             if state == State::Draining {
                 continue;
             }
             let kept = list.remove(at);
             self.total -= 1;
             if state == State::Idle {
-                return Some(kept.io);
+                return Some(Taken { io: kept.io, opened: kept.opened });
             }
         }
         None
@@ -63,12 +73,21 @@ impl Pool {
 
     /// Keep a connection for the next attempt, or close it if there are too many.
     pub(crate) fn put(&mut self, endpoint: &Endpoint, io: Io, now: u64, draining: Option<BodyDecoder>) {
+        let draining = draining.map(|body| (body, 0));
+        self.keep(endpoint, Kept { io, since: now, opened: None, draining }, now);
+    }
+
+    /// Keep a WebSocket that was opened at `opened`, between two messages.
+    pub(crate) fn put_session(&mut self, endpoint: &Endpoint, io: Io, now: u64, opened: u64) {
+        self.keep(endpoint, Kept { io, since: now, opened: Some(opened), draining: None }, now);
+    }
+
+    fn keep(&mut self, endpoint: &Endpoint, mut kept: Kept, now: u64) {
         if self.limits.per_endpoint == 0 || self.total >= self.limits.total {
             return;
         }
-        let mut kept = Kept { io, since: now, draining: draining.map(|body| (body, 0)) };
         // One that only waits is looked at when it is taken; looking twice costs a system call per request.
-        if kept.draining.is_some() && kept.check(now, self.limits.age) == State::Dead {
+        if kept.draining.is_some() && kept.check(now, &self.limits) == State::Dead {
             return;
         }
         if !self.kept.contains_key(endpoint) {
@@ -85,9 +104,9 @@ impl Pool {
 
     /// Drop what is too old, closed by its peer, or still draining after its time.
     pub(crate) fn sweep(&mut self, now: u64) {
-        let age = self.limits.age;
+        let limits = &self.limits;
         self.kept.retain(|_, list| {
-            list.retain_mut(|kept| kept.check(now, age) != State::Dead);
+            list.retain_mut(|kept| kept.check(now, limits) != State::Dead);
             !list.is_empty()
         });
         self.total = self.kept.values().map(Vec::len).sum();
@@ -102,7 +121,7 @@ enum State {
 }
 
 impl Kept {
-    fn check(&mut self, now: u64, age: u64) -> State {
+    fn check(&mut self, now: u64, limits: &PoolLimits) -> State {
         let mut buf = [0; 512];
         while let Some((body, drained)) = &mut self.draining {
             if body.is_done() {
@@ -111,7 +130,7 @@ impl Kept {
                 break;
             }
             let Poll::Ready(read) = self.io.read_now(&mut buf) else {
-                return if now.saturating_sub(self.since) > limits::DRAIN_TICKS {
+                return if now.saturating_sub(self.since) > bounds::DRAIN_TICKS {
                     State::Dead
                 } else {
                     State::Draining
@@ -120,11 +139,12 @@ impl Kept {
             let Ok(n @ 1..) = read else { return State::Dead };
             *drained += n;
             let decoded = body.decode_all(&buf[..n], &mut Vec::new());
-            if *drained > limits::DRAIN_BYTES || !decoded.is_ok_and(|d| d.consumed == n) {
+            if *drained > bounds::DRAIN_BYTES || !decoded.is_ok_and(|d| d.consumed == n) {
                 return State::Dead;
             }
         }
-        if now.saturating_sub(self.since) >= age {
+        let old = |since: u64, most: u64| now.saturating_sub(since) >= most;
+        if old(self.since, limits.age) || self.opened.is_some_and(|opened| old(opened, limits.session)) {
             return State::Dead;
         }
         // An idle peer has nothing to say: bytes are an answer that nobody asked for, an end is an end.

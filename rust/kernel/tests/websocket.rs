@@ -1,0 +1,214 @@
+//! An attempt over a WebSocket: the switch, messages as events, control frames, the pool.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::{JoinHandle, spawn};
+
+use headrace_codec::ErrorKind;
+use headrace_codec::event::ErrorPhase;
+use headrace_http1::RequestHead;
+use headrace_http1::websocket::{Message, Opcode, Reader, Role, close, write};
+use headrace_kernel::{AttemptSpec, Cause, Client, Failure, Scratch, websocket_accept};
+use support::{client, get, run};
+
+/// The server's side of one connection, after the switch.
+struct Peer {
+    socket: TcpStream,
+    reader: Reader,
+    ahead: Vec<u8>,
+}
+
+impl Peer {
+    fn next(&mut self) -> Message {
+        loop {
+            let (used, message) = self.reader.read(&self.ahead).expect("a client's frames");
+            self.ahead.drain(..used);
+            if let Some(message) = message {
+                return message;
+            }
+            let mut bytes = [0; 4096];
+            let n = self.socket.read(&mut bytes).expect("it can be read");
+            assert_ne!(n, 0, "the client left");
+            self.ahead.extend_from_slice(&bytes[..n]);
+        }
+    }
+
+    fn say(&mut self, opcode: Opcode, payload: &[u8]) {
+        let mut out = Vec::new();
+        write(&mut out, opcode, payload, None);
+        self.socket.write_all(&out).expect("the client reads");
+    }
+}
+
+/// Reads a request's head, and answers it with `answer` where it is given, else switches.
+fn accept(listener: &TcpListener, answer: Option<&str>) -> (Peer, String) {
+    let (mut socket, _) = listener.accept().expect("a connection");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    let text = String::from_utf8(head.clone()).expect("ASCII");
+    let parsed = RequestHead::parse(&head).expect("a head");
+    assert_eq!((parsed.method, parsed.headers.text("upgrade")), ("GET", Some("websocket")));
+    assert_eq!(parsed.headers.text("sec-websocket-version"), Some("13"));
+    let key = parsed.headers.text("sec-websocket-key").expect("a key");
+    let switch = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\nconnection: Upgrade\r\nsec-websocket-accept: {}\r\nx-request-id: r1\r\n\r\n",
+        websocket_accept(key)
+    );
+    socket.write_all(answer.unwrap_or(&switch).as_bytes()).expect("the client reads");
+    (Peer { socket, reader: Reader::new(Role::Server, 1 << 20), ahead: Vec::new() }, text)
+}
+
+fn serve(script: impl FnOnce(&TcpListener) + Send + 'static) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let url = format!("ws://{}/v1/responses", listener.local_addr().expect("bound"));
+    (url, spawn(move || script(&listener)))
+}
+
+fn ask(url: &str, body: &'static str) -> AttemptSpec {
+    AttemptSpec { body: vec![body.into()], ..get(url) }
+}
+
+/// The head's status and the body, read until `until` stands at its end, then released; or to the end without it.
+async fn talk(client: &Client, spec: AttemptSpec, until: Option<&str>) -> Result<(u16, String), Failure> {
+    let mut attempt = client.attempt(spec);
+    let head = attempt.head().await?;
+    let mut scratch = Scratch::new();
+    let mut body = String::new();
+    loop {
+        let got = attempt.read(&mut scratch, 7).await?;
+        for piece in scratch.pieces() {
+            body.push_str(str::from_utf8(piece).expect("ASCII"));
+        }
+        if got.end {
+            return Ok((head.status, body));
+        }
+        if until.is_some_and(|until| body.ends_with(until)) {
+            attempt.release();
+            return Ok((head.status, body));
+        }
+    }
+}
+
+#[test]
+fn messages_come_as_events_and_the_connection_is_used_again() {
+    run(async {
+        let (url, server) = serve(|listener| {
+            let (mut peer, head) = accept(listener, None);
+            assert!(head.contains("authorization: Bearer one\r\n"), "{head}");
+            for turn in 0..2 {
+                assert_eq!(peer.next(), Message::Text(br#"{"type":"response.create"}"#.into()));
+                peer.say(Opcode::Ping, b"there?");
+                peer.say(Opcode::Text, format!("{{\"turn\":{turn}}}").as_bytes());
+                peer.say(Opcode::Text, b"{\"end\":true}");
+                assert_eq!(peer.next(), Message::Pong, "the ping is answered");
+            }
+            // Another credential has a connection of its own.
+            let (mut other, head) = accept(listener, None);
+            assert!(head.contains("authorization: Bearer two\r\n"), "{head}");
+            other.next();
+            other.say(Opcode::Text, b"{\"end\":true}");
+            other.next();
+        });
+        let client = client();
+        let with = |token: &str| AttemptSpec {
+            headers: vec![("authorization".into(), format!("Bearer {token}"))],
+            ..ask(&url, r#"{"type":"response.create"}"#)
+        };
+        let end = "data: {\"end\":true}\n\n";
+        for turn in 0..2 {
+            let (status, body) = talk(&client, with("one"), Some(end)).await.expect("an answer");
+            assert_eq!((status, body), (200, format!("data: {{\"turn\":{turn}}}\n\n{end}")));
+            assert_eq!(client.idle_connections(), 1);
+        }
+        let (_, body) = talk(&client, with("two"), Some(end)).await.expect("an answer");
+        assert_eq!(body, end);
+        assert_eq!(client.idle_connections(), 2);
+        drop(client);
+        assert!(server.join().is_err(), "the last read of the script meets the client's end");
+    });
+}
+
+#[test]
+fn an_answer_that_does_not_switch_is_an_answer() {
+    run(async {
+        let (url, server) = serve(|listener| {
+            let answer =
+                "HTTP/1.1 426 Upgrade Required\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+            accept(listener, Some(answer));
+        });
+        assert_eq!(talk(&client(), ask(&url, "{}"), None).await.expect("an answer"), (426, "{}".into()));
+        server.join().expect("the script");
+    });
+}
+
+#[test]
+fn a_switch_to_something_else_is_no_switch() {
+    run(async {
+        for answer in [
+            "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: wrong\r\n\r\n",
+            "HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+        ] {
+            let (url, server) = serve(move |listener| drop(accept(listener, Some(answer))));
+            let failure = talk(&client(), ask(&url, "{}"), None).await.expect_err("no switch");
+            assert_eq!((failure.kind, failure.cause), (ErrorKind::Transport, Cause::Upgrade));
+            server.join().expect("the script");
+        }
+    });
+}
+
+#[test]
+fn a_close_before_the_first_message_is_a_failure_and_after_it_an_end() {
+    run(async {
+        let (url, server) = serve(|listener| {
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            let mut out = Vec::new();
+            close(&mut out, 1013, None);
+            peer.socket.write_all(&out).expect("the client reads");
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            peer.say(Opcode::Text, b"{}");
+            peer.socket.write_all(&out).expect("the client reads");
+            assert_eq!(peer.next(), Message::Close(Some(1013)));
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            peer.say(Opcode::Text, b"{}");
+            peer.socket.write_all(b"\xc1\x00").expect("the client reads");
+            assert_eq!(peer.next(), Message::Close(Some(1002)));
+        });
+        let client = client();
+        let failure = talk(&client, ask(&url, "{}"), None).await.expect_err("closed");
+        assert_eq!((failure.kind, failure.phase), (ErrorKind::Transport, ErrorPhase::Head));
+        assert_eq!(talk(&client, ask(&url, "{}"), None).await.expect("an end"), (200, "data: {}\n\n".into()));
+        let failure = talk(&client, ask(&url, "{}"), None).await.expect_err("a reserved bit");
+        assert_eq!((failure.kind, failure.phase), (ErrorKind::StreamInterrupted, ErrorPhase::Streaming));
+        assert_eq!(client.idle_connections(), 0);
+        server.join().expect("the script");
+    });
+}
+
+#[test]
+fn what_comes_between_two_answers_makes_a_connection_unfit() {
+    run(async {
+        let (url, server) = serve(|listener| {
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            // In one write: it is there when the answer is released.
+            peer.socket.write_all(b"\x81\x02{}\x81\x0a{\"late\":1}").expect("the client reads");
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            peer.say(Opcode::Text, b"{}");
+        });
+        let client = client();
+        for _ in 0..2 {
+            talk(&client, ask(&url, "{}"), Some("{}\n\n")).await.expect("an answer");
+        }
+        server.join().expect("the script");
+    });
+}
