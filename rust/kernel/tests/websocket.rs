@@ -74,7 +74,7 @@ fn ask(url: &str, body: &'static str) -> AttemptSpec {
     AttemptSpec { body: vec![body.into()], ..get(url) }
 }
 
-/// The head's status and the body, read until `until` stands at its end, then released; or to the end without it.
+/// The head's status and the body, read until `until` stands in it, then released; or to the end without it.
 async fn talk(client: &Client, spec: AttemptSpec, until: Option<&str>) -> Result<(u16, String), Failure> {
     let mut attempt = client.attempt(spec);
     let head = attempt.head().await?;
@@ -88,7 +88,7 @@ async fn talk(client: &Client, spec: AttemptSpec, until: Option<&str>) -> Result
         if got.end {
             return Ok((head.status, body));
         }
-        if until.is_some_and(|until| body.ends_with(until)) {
+        if until.is_some_and(|until| body.contains(until)) {
             attempt.release();
             return Ok((head.status, body));
         }
