@@ -3,6 +3,7 @@
 import itertools
 import os
 import random
+import re
 import subprocess
 import typing
 
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import MODES, main
-from headrace.tools.permission import Layer, Policy, Query, Rule, line_acts
+from headrace.tools.permission import Layer, Policy, Query, Rule, line_acts, parse_layer
 from headrace.tools.permission.policy import Mode
 
 RULES = """
@@ -134,3 +135,9 @@ def test_t4_a_line_that_is_allowed_runs_nothing_but_what_is_allowed(tmp_path):
         )
         assert not ran.exists(), line
     assert allowed > 50
+
+
+def test_the_documents_rules_are_read_and_their_examples_hold(root):
+    text = (root / "docs/TOOLS.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert [len(parse_layer(block, "user").rules) for block in blocks] == [4]
