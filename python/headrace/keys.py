@@ -5,14 +5,14 @@
    hashes are compared, so that nobody outside can steer or read what a lookup sees.
 3. No answer says more than that a key is missing, unknown or not allowed this model.
 
-Never here: providers' credentials, budgets.
+Never here: providers' credentials, what is left of a budget.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from headrace.requests import Refusal, Request, Secret
 
@@ -21,10 +21,23 @@ if TYPE_CHECKING:
 
     from headrace.selectors import Pattern
 
-__all__ = ["GatewayKey", "KeyRing"]
+__all__ = ["GatewayKey", "KeyLimits", "KeyRing"]
 
 #: No key is longer; what is, is not hashed.
 SHOWN_LIMIT: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyLimits:
+    """What a key may use. None: no limit.
+
+    - `budget_usd`: in each `budget_period`, which begin at midnight UTC.
+    """
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    budget_usd: float | None = None
+    budget_period: Literal["day", "month", "total"] = "month"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +51,7 @@ class GatewayKey:
     id: str
     models: tuple[Pattern, ...] = ()
     subject: str | None = None
+    limits: KeyLimits | None = None
 
     def may_ask(self, name: str) -> bool:
         """Whether this key may name this model."""

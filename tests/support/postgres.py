@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: A test's server may lose what a power cut takes.
+#: A test's server may lose what a power cut takes, and nothing else.
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "100",
     "shared_buffers": "32MB",

@@ -212,6 +212,13 @@ class Store:
     # An address of PostgreSQL may hold a password.
     url: str = field(default="sqlite:", repr=False)
     """`sqlite:` (in `$XDG_STATE_HOME/headrace`), `sqlite:PATH`, `memory:` or `postgresql://...`."""
+    key: str = ""
+    """Where the key is that seals secrets in the store: `env:NAME`, `file:PATH` or `keyring:NAME`. By default a file
+    in `$XDG_CONFIG_HOME/headrace`, made when it is first needed."""
+    journal_limit: Annotated[int, Ge(0)] = 20_000
+    """Settled requests that a gateway keeps in its local journal while the store is away; then it refuses new ones."""
+    away_limit: Seconds = 3600.0
+    """Seconds that a gateway serves while the store is away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +235,14 @@ class Key:
     """Names that it may ask for, each with at most one `*`; by default all."""
     subject: str | None = None
     """Whose bindings of `[subjects]` hold for it; by default those of the subject that has the key's own id."""
+    requests_per_minute: Annotated[int, Gt(0)] | None = None
+    """At all gateways of one store together. By default as many as come."""
+    tokens_per_minute: Annotated[int, Gt(0)] | None = None
+    """Input and output, counted once an answer is there."""
+    budget_usd: Annotated[float, Gt(0)] | None = None
+    """What it may cost, by the prices of the catalogue. Models whose price is not known are refused to this key."""
+    budget_period: Literal["day", "month", "total"] = "month"
+    """How long the budget is for; days and months begin at midnight UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from headrace.store._face import (
     StoreUnavailable,
     Transaction,
     Value,
+    ValueRefused,
 )
 from headrace.store._open import default_path, open_store
 
@@ -51,6 +52,7 @@ __all__ = [
     "StoreUnavailable",
     "Transaction",
     "Value",
+    "ValueRefused",
     "default_path",
     "open_store",
 ]

@@ -29,6 +29,7 @@ __all__ = [
     "StoreUnavailable",
     "Transaction",
     "Value",
+    "ValueRefused",
     "check_notice",
     "lock_number",
     "migrate",
@@ -62,6 +63,10 @@ class StoreConflict(StoreError):  # noqa: N818 - what it is, for who catches it
 
 class ConstraintViolated(StoreError):  # noqa: N818 - what it is, for who catches it
     """A row would break a constraint: a key that is there already, a null where none may be, ..."""
+
+
+class ValueRefused(StoreError):  # noqa: N818 - what it is, for who catches it
+    """A value that no column of its kind holds: a number that is too great, a NUL in a text, a wrong type."""
 
 
 class SchemaTooNew(StoreError):  # noqa: N818 - what it is, for who catches it

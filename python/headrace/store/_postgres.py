@@ -21,6 +21,7 @@ from headrace.store._face import (
     StoreConflict,
     StoreError,
     StoreUnavailable,
+    ValueRefused,
     check_notice,
     lock_number,
 )
@@ -94,10 +95,10 @@ def _in_our_words() -> Any:
         asyncpg.ReadOnlySQLTransactionError,
     ) as error:
         raise StoreUnavailable(f"PostgreSQL: {error.args[0]}") from None
+    except asyncpg.DataError as error:
+        raise ValueRefused(str(error.args[0]).partition(":")[0]) from None
     except asyncpg.PostgresError as error:
         raise StoreError(str(error.args[0])) from None
-    except asyncpg.DataError as error:
-        raise StoreError(str(error)) from None
     except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"PostgreSQL: {error}") from None
     except (OSError, TimeoutError) as error:
@@ -133,7 +134,7 @@ class PostgresStore:
             try:
                 pool = asyncpg.create_pool(
                     url,
-                    min_size=1,
+                    min_size=0,
                     max_size=CONNECTIONS,
                     timeout=CONNECT_S,
                     command_timeout=STATEMENT_S,
@@ -141,6 +142,7 @@ class PostgresStore:
                     server_settings={"application_name": "headrace"},
                 )
                 await pool
+                await pool.release(await pool.acquire(timeout=CONNECT_S))
             except ValueError as error:
                 raise StoreError(f"the store's URL cannot be read: {error}") from None
         return cls(url, pool)

@@ -39,7 +39,7 @@ __all__ = ["SqliteStore"]
 #: Connections that read at the same time, at most; each has a thread.
 READERS: Final = 4
 #: Seconds between two looks for other processes' notices, while somebody listens.
-POLL_S: Final = 0.1
+POLL_S: Final = 0.25
 #: Seconds after a look that failed.
 RETRY_S: Final = 1.0
 #: Seconds that a notice stays for others to see.

@@ -13,7 +13,7 @@ import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace.store._face import ConstraintViolated, StoreConflict, StoreError, StoreUnavailable
+from headrace.store._face import ConstraintViolated, StoreConflict, StoreError, StoreUnavailable, ValueRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class ConnectionThread:
 
     def __init__(self, connect: Callable[[], apsw.Connection], *, name: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._jobs: SimpleQueue[tuple[Callable[[apsw.Connection], Any], asyncio.Future[Any]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[Any], Any], asyncio.Future[Any]] | None] = SimpleQueue()
         self._connect = connect
         self._closed = False
         # A daemon: a program that ends without closing its store loses nothing that was promised.
@@ -71,11 +71,13 @@ class ConnectionThread:
         while (entry := self._jobs.get()) is not None:
             job, future = entry
             try:
-                if connection is None:
+                if connection is None and job is not _close:
                     connection = self._connect()
                 result = job(connection)
             except apsw.Error as error:
                 self._tell(future, None, in_our_words(error))
+            except (OverflowError, TypeError, UnicodeError) as error:
+                self._tell(future, None, ValueRefused(str(error)))
             except Exception as error:  # noqa: BLE001 - it goes to whoever waits for the job
                 self._tell(future, None, error)
             else:
@@ -88,8 +90,9 @@ class ConnectionThread:
             return  # the loop is closed, and nobody waits
 
 
-def _close(connection: apsw.Connection) -> None:
-    connection.close()
+def _close(connection: apsw.Connection | None) -> None:
+    if connection is not None:
+        connection.close()
 
 
 def _settle(future: asyncio.Future[Any], result: object, error: Exception | None) -> None:
@@ -127,6 +130,8 @@ def in_our_words(error: Exception) -> StoreError:
 
     if isinstance(error, apsw.ConstraintError):
         return ConstraintViolated(str(error))
+    if isinstance(error, (apsw.TooBigError, apsw.MismatchError)):
+        return ValueRefused(str(error))
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreConflict(f"another process has been writing for {BUSY_S:g} s")
     away = (apsw.CantOpenError, apsw.IOError, apsw.FullError, apsw.CorruptError, apsw.NotADBError, apsw.ReadOnlyError)

@@ -28,6 +28,7 @@ from headrace.store import (
     StoreConflict,
     StoreError,
     StoreUnavailable,
+    ValueRefused,
     open_store,
 )
 
@@ -197,6 +198,23 @@ class StoreContract:
                     await tx.execute("no such statement")
             with _raises(StoreError):
                 await tx.fetch("SELECT 1")
+
+        self._run(body)
+
+    def test_a_value_that_no_column_holds_has_its_own_class(self) -> None:
+        """And nothing of the transaction is kept."""
+
+        async def body(store: Store) -> None:
+            for n, value in enumerate((2**63, -(2**63) - 1, 2**80)):
+                with _raises(ValueRefused):
+                    async with store.transaction() as tx:
+                        await tx.execute("INSERT INTO contract_counts VALUES (?, ?)", f"before {n}", 1)
+                        await tx.execute("INSERT INTO contract_counts VALUES (?, ?)", f"great {n}", value)
+                with _raises(ValueRefused):
+                    async with store.transaction() as tx:
+                        await tx.execute_many("INSERT INTO contract_counts VALUES (?, ?)", [("a", 1), ("b", value)])
+            async with store.transaction() as tx:
+                assert await tx.fetch("SELECT * FROM contract_counts") == []
 
         self._run(body)
 

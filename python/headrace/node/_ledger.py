@@ -1,0 +1,191 @@
+"""The rows of a request and of its attempts, made where it is settled.
+
+1. A row is plain values: it is written to the store, or to the journal, as it is.
+2. Unknown is None and never 0: usage that nobody told, a price that nobody knows.
+3. Texts from outside are cut to a bound, and hold no NUL.
+
+Never here: writing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.attempts import Cause
+    from headrace.catalogue import Prices
+    from headrace.credentials import Status
+    from headrace.requests import RuntimeMap, Settlement
+    from headrace.store import Value
+
+__all__ = ["Rows", "Settled", "rows_of"]
+
+#: Characters of a text from outside that are kept.
+TEXT_LIMIT: Final = 512
+
+
+class Attempt(Protocol):
+    """What a row needs to know of one attempt: `attempts.AttemptRecord` has it."""
+
+    @property
+    def attempt(self) -> int:
+        """From 1."""
+
+    @property
+    def provider(self) -> str:
+        """The provider row's id."""
+
+    @property
+    def model(self) -> str:
+        """The upstream's own name."""
+
+    @property
+    def credential(self) -> str | None:
+        """Its id, where the provider takes one."""
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why it failed; None where it answered."""
+
+    @property
+    def kind(self) -> str | None:
+        """The error's kind."""
+
+    @property
+    def status(self) -> int | None:
+        """Of the provider's answer."""
+
+    @property
+    def marked(self) -> Status | None:
+        """What its credential became."""
+
+    @property
+    def bytes_sent(self) -> int:
+        """To the provider."""
+
+    @property
+    def bytes_received(self) -> int:
+        """From the provider."""
+
+    @property
+    def began(self) -> float:
+        """In Unix time."""
+
+    @property
+    def ended(self) -> float:
+        """In Unix time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A request that came to its end.
+
+    - `number`: its number at this node.
+    - `at`: when it was whole, in Unix time.
+    - `asked`: the name that the client asked for.
+    - `attempts`: every attempt, the last one too.
+    - `prices`: the model's, where they are known.
+    """
+
+    number: int
+    at: float
+    request_id: str | None
+    key: str | None
+    asked: str | None
+    client_protocol: str
+    runtime: RuntimeMap
+    attempts: Sequence[Attempt]
+    settlement: Settlement
+    prices: Prices | None = None
+
+    @property
+    def cost(self) -> float | None:
+        """What it cost in US dollars, by an estimate. None: its usage or its price is not known."""
+        end = self.settlement
+        if self.prices is None:
+            return None
+        return self.prices.cost(
+            input_tokens=end.input_tokens,
+            output_tokens=end.output_tokens,
+            cached_input_tokens=end.cached_input_tokens,
+            cache_write_tokens=end.cache_write_tokens,
+        )
+
+
+Rows: TypeAlias = tuple[tuple["Value", ...], tuple[tuple["Value", ...], ...]]
+"""A request's row and its attempts' rows."""
+
+
+def rows_of(node: str, told: Settled) -> Rows:
+    """Make a settled request's rows."""
+    end = told.settlement
+    runtime = told.runtime
+    cost = told.cost
+    name = f"{node}-{told.number}"
+    error = end.error
+    request: tuple[Value, ...] = (
+        name,
+        node,
+        told.at,
+        _text(told.request_id),
+        told.key,
+        _text(told.asked),
+        runtime.provider,
+        _text(runtime.model),
+        told.client_protocol,
+        runtime.protocol,
+        end.status,
+        end.finish,
+        None if error is None else error.kind,
+        end.attempts,
+        end.input_tokens,
+        end.output_tokens,
+        end.cached_input_tokens,
+        end.cache_write_tokens,
+        end.reasoning_tokens,
+        end.intents,
+        end.events,
+        end.bytes_sent,
+        end.bytes_received,
+        end.bytes_to_client,
+        end.decide_s,
+        end.first_byte_s,
+        end.total_s,
+        cost,
+        _text(end.response_id),
+        _text(end.request_id),
+    )
+    last = len(told.attempts) - 1
+    attempts = tuple(
+        (
+            name,
+            one.attempt,
+            one.provider,
+            _text(one.model),
+            one.credential,
+            None if one.cause is None else one.cause.value,
+            one.kind,
+            one.status,
+            None if one.marked is None else one.marked.value,
+            one.bytes_sent,
+            one.bytes_received,
+            end.events if at == last else 0,
+            one.began,
+            one.ended,
+            int(at == last and end.input_tokens is not None),
+            cost if at == last else None,
+        )
+        for at, one in enumerate(told.attempts)
+    )
+    return request, attempts
+
+
+def _text(text: str | None) -> str | None:
+    if text is None or (len(text) <= TEXT_LIMIT and "\0" not in text and text.isprintable()):
+        return text
+    # A lone surrogate, as a JSON escape can make, is no text for a store.
+    clean = text[:TEXT_LIMIT].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return clean.encode("utf-8", "replace").decode()
