@@ -142,6 +142,7 @@ def serve(path: Path | None, host: str | None, port: int | None, log_level: str)
     import os
 
     from headrace.config import ConfigurationError
+    from headrace.errors import HeadraceError
     from headrace.startup import configure
 
     said = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
@@ -159,6 +160,9 @@ def serve(path: Path | None, host: str | None, port: int | None, log_level: str)
     except OSError as error:
         server = setup.config.server
         click.echo(f"headrace: cannot listen on {server.host} port {server.port}: {error.strerror or error}", err=True)
+        sys.exit(1)
+    except HeadraceError as error:
+        click.echo(f"headrace: {error}", err=True)
         sys.exit(1)
 
 

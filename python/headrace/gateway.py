@@ -4,6 +4,8 @@
 2. A configuration is compiled into one frozen `_Tables`; a reload puts another in its place, between two decisions.
 3. What runs keeps the tables that it was planned with; what was learnt of a credential goes over to the new ones.
 4. Clock and randomness are arguments.
+5. What is settled is told to the books, which keep it and say what a key has left; they are never waited for, but by a
+   key that has used up its leased block.
 
 Never here: bytes of a stream, a prompt, a socket.
 """
@@ -12,13 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace import calls
 from headrace.breaker import Breakers
 from headrace.catalogue import Listings, merged, written
-from headrace.keys import GatewayKey, KeyRing
+from headrace.keys import GatewayKey, KeyLimits, KeyRing
 from headrace.requests import (
     Answer,
     AttemptSpec,
@@ -39,8 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from headrace.catalogue import ModelFacts
-    from headrace.config import Config
+    from headrace.config import Config, Key
     from headrace.credentials import Pool
+    from headrace.node import Node
     from headrace.registry import Registry
     from headrace.resolver import Row, Target
 
@@ -75,6 +79,17 @@ class _Tables:
     lists: dict[tuple[str, str | None, int], bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """On whose account a running request goes. `is_free`: no provider takes money for it."""
+
+    at: float
+    request_id: str
+    asked: str | None
+    key: GatewayKey | None
+    is_free: bool
+
+
 class Gateway:
     """Decides for the edge. A `Policy`.
 
@@ -83,6 +98,7 @@ class Gateway:
     - `random`: uniform in [0, 1).
     - `salt`: 16 secret random bytes of this process.
     - `demo_url`: base URL of the running demo upstream, for rows of that kind without one.
+    - `books`: keep what is settled, share credentials' states with other gateways, and hold the keys' limits.
     """
 
     def __init__(
@@ -94,7 +110,10 @@ class Gateway:
         random: Callable[[], float],
         salt: bytes,
         demo_url: str | None = None,
+        books: Node | None = None,
     ) -> None:
+        self._books = books
+        self._accounts: dict[int, _Account] = {}
         self._registry = registry
         self._clock = clock
         self._random = random
@@ -110,6 +129,8 @@ class Gateway:
         #: Fetches some rows' lists into `listings`, for as long as a client may wait. Set by who has an event loop.
         self.refresh: Refresh | None = None
         self._tables = self._compile(config, {})
+        if books is not None:
+            books.watch(row.pool for row in self._tables.resolver.rows.values())
 
     @property
     def resolver(self) -> Resolver:
@@ -136,15 +157,44 @@ class Gateway:
     def reload(self, config: Config) -> None:
         """Take another checked configuration. Requests under way go on as they were planned."""
         self._tables = self._compile(config, self._tables.resolver.rows)
+        if self._books is not None:
+            self._books.watch((row.pool for row in self._tables.resolver.rows.values()), revive=True)
 
     def decide(self, request: Request) -> Deferred[Plan | Refusal | Answer]:
         """Say what is done with a request."""
-        tables = self._tables
-        key = tables.keys.admit(request)
+        key = self._tables.keys.admit(request)
         if isinstance(key, Refusal):
             return key
         if request.operation == "models":
             return self._list(request.protocol or "openai_chat", key)
+        if self._books is None:
+            return self._decide(request, key)
+        admitted = self._books.admit(None, None) if key is None else self._books.admit(key.id, key.limits)
+        if admitted is None:
+            return self._accounted(request, key, self._decide(request, key))
+        if isinstance(admitted, Refusal):
+            return _in_words_of(request.protocol or "", admitted)
+        return self._decide_once(admitted, request, key)
+
+    async def _decide_once(
+        self, admitting: Coroutine[Any, Any, Refusal | None], request: Request, key: GatewayKey | None
+    ) -> Plan | Refusal | Answer:
+        refused = await admitting
+        if refused is not None:
+            return _in_words_of(request.protocol or "", refused)
+        decided = self._accounted(request, key, self._decide(request, key))
+        return await decided if isinstance(decided, Coroutine) else decided
+
+    def _accounted(
+        self, request: Request, key: GatewayKey | None, decided: Deferred[Plan | Refusal | Answer]
+    ) -> Deferred[Plan | Refusal | Answer]:
+        if isinstance(decided, Plan):
+            counting = request.operation == "count_tokens"
+            self._accounts[decided.token] = _Account(self._clock(), request.id, request.model, key, counting)
+        return decided
+
+    def _decide(self, request: Request, key: GatewayKey | None) -> Deferred[Plan | Refusal | Answer]:
+        tables = self._tables
         if request.operation in calls.OPERATIONS:
             return self._decide_call(request, key)
         target = self._may(request, key, several=len(tables.keys) > 1) or tables.resolver.resolve(
@@ -155,6 +205,9 @@ class Gateway:
         )
         if isinstance(target, Refusal):
             return target
+        unpriced = self._unpriced(key, target)
+        if unpriced is not None:
+            return unpriced
         count = request.operation == "count_tokens"
         if count and not (target.row.definition.counts_tokens and target.wire.protocol == _COUNTING):
             return _estimate(request)
@@ -230,6 +283,44 @@ class Gateway:
             )
             running.interrupted(seen, now=now, random=self._random)
             self._log_last(seen, running, None)
+        account = self._accounts.pop(settlement.token, None)
+        if account is not None and self._books is not None:
+            self._enter(self._books, account, running, settlement)
+
+    def _enter(self, books: Node, account: _Account, way: RouteAttempts, settlement: Settlement) -> None:
+        from headrace.node import Settled
+
+        runtime, key = way.runtime, account.key
+        facts = self._tables.resolver.facts.of(runtime.kind, runtime.provider, runtime.model)
+        told = Settled(
+            number=settlement.token,
+            at=account.at,
+            request_id=account.request_id,
+            key=None if key is None else key.id,
+            asked=account.asked,
+            client_protocol=way.client,
+            runtime=runtime,
+            attempts=way.records,
+            settlement=settlement,
+            prices=None if account.is_free else facts.prices,
+        )
+        books.settled(told, None if key is None else key.limits)
+
+    def _unpriced(self, key: GatewayKey | None, target: Target) -> Refusal | None:
+        """Refuse a model without a known price to a key with a budget: nobody could say what is left of it."""
+        if key is None or key.limits is None or key.limits.budget_usd is None:
+            return None
+        row = target.row
+        prices = self._tables.resolver.facts.of(row.definition.kind, row.id, target.model).prices
+        if prices is not None and prices.input is not None and prices.output is not None:
+            return None
+        return Refusal(
+            status=403,
+            code="model_price_unknown",
+            message=f"this key has a budget, and the price of {target.name!r} is not known: "
+            f'set price_input and price_output in [catalogue."{target.name}"]',
+            param="model",
+        )
 
     def models(self, protocol: str, key: GatewayKey | None = None) -> Answer:
         """List the names that a key may ask for, in the shape of the client's protocol, by what is known now."""
@@ -269,6 +360,9 @@ class Gateway:
         )
         if isinstance(target, Refusal):
             return target
+        unpriced = self._unpriced(key, target)
+        if unpriced is not None:
+            return unpriced
         resolver = self._tables.resolver
         if target.wire.run is not None:
             return calls.Own(call, target.wire.run, resolver.runtime(target, None))
@@ -412,7 +506,10 @@ class Gateway:
         resolver = Resolver(config, rows)
         keys = KeyRing(
             (
-                (GatewayKey(key.id, tuple(map(Pattern.of, key.models)), key.subject or key.id), key.secret)
+                (
+                    GatewayKey(key.id, tuple(map(Pattern.of, key.models)), key.subject or key.id, _limits(key)),
+                    key.secret,
+                )
                 for key in config.keys
             ),
             salt=self._salt,
@@ -431,6 +528,17 @@ def _continued(row: Row, pool: Pool) -> Row:
         return replace(row, pool=pool)
     row.pool.take_over(pool)
     return row
+
+
+def _limits(key: Key) -> KeyLimits | None:
+    if key.requests_per_minute is None and key.tokens_per_minute is None and key.budget_usd is None:
+        return None
+    return KeyLimits(
+        requests_per_minute=key.requests_per_minute,
+        tokens_per_minute=key.tokens_per_minute,
+        budget_usd=key.budget_usd,
+        budget_period=key.budget_period,
+    )
 
 
 def _not_allowed(name: str) -> Refusal:

@@ -87,7 +87,7 @@ def test_a_changed_file_is_taken_and_a_wrong_one_is_not(tmp_path):
         assert ask(running.url, "two").status_code == 200
         # The listener itself stays as it was started.
         file.write_text(DEMO + '[models]\n"four" = "demo/text"\n[server]\nthreads = 2\n', encoding="utf-8")
-        running.said(re.compile(r"but for \[server\]: that needs a restart"))
+        running.said(re.compile(r"but for \[server\] and \[store\]: those need a restart"))
         assert ask(running.url, "four").status_code == 200
 
 

@@ -155,7 +155,9 @@ class Served:
 def served(config: Path, *arguments: str, **environ: str) -> Iterator[Served]:
     """Start `headrace serve` on a free port, and stop it in order."""
     command = [sys.executable, "-I", "-m", "headrace.cli", "serve", "--config", str(config), "--port", "0", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ})
+    # No test's store is another's, and none is the user's.
+    environment = {**os.environ, "XDG_STATE_HOME": str(config.parent / "state"), **environ}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         gateway = Served(process)
         yield gateway

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from headrace._bridge import toml_document
 from headrace.config._errors import ConfigurationError, Problem, key_text
-from headrace.config._schema import Config, Path, Provider, guess, validate
+from headrace.config._schema import Config, Path, Provider, Store, guess, validate
 from headrace.requests import Secret
 
 __all__ = ["Check", "Source", "beyond_schema", "find", "is_loopback", "load", "parse"]
@@ -173,7 +173,23 @@ class _References:
         keys = tuple(
             replace(key, secret=self._secret(("keys", at, "secret"), key.secret)) for at, key in enumerate(config.keys)
         )
-        return replace(config, providers=providers, keys=keys)
+        return replace(config, providers=providers, keys=keys, store=self._store())
+
+    def _store(self) -> Store:
+        store = self._config.store
+        scheme = store.url.partition(":")[0]
+        if scheme in {"env", "file"}:
+            store = replace(store, url=self._secret(("store", "url"), Secret(store.url)).reveal())
+        elif (parts := _split(store.url)) is not None and parts.password and not self._literal:
+            self.faults.append((("store", "url"), _NO_LITERAL))
+        kind, _, name = store.key.partition(":")
+        if kind == "file":
+            store = replace(store, key=f"file:{self._folder / FilePath(name).expanduser()}")
+        return store
+
+    @property
+    def _literal(self) -> bool:
+        return self._config.server.danger_literal_secrets
 
     def _secret(self, path: Path, reference: Secret) -> Secret:
         text = reference.reveal()
@@ -182,7 +198,7 @@ class _References:
             return self._from_environment(path, rest)
         if colon and scheme == "file":
             return self._from_file(path, rest)
-        if self._config.server.danger_literal_secrets:
+        if self._literal:
             return self._checked(path, text, "the secret")
         self.faults.append((path, _NO_LITERAL))
         return reference
@@ -268,10 +284,16 @@ def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
             if pattern.count("*") > 1:
                 yield ("keys", at, "models", index), "a pattern holds one *; split it into several names"
     yield from _subjects(config)
-    if config.store.url not in {"sqlite:", "memory:"} and not config.store.url.startswith(
-        ("sqlite:", "postgresql://", "postgres://")
-    ):
-        yield ("store", "url"), "must be sqlite:, sqlite:PATH, memory: or postgresql://..."
+    yield from _store(config.store)
+
+
+def _store(store: Store) -> Iterator[tuple[Path, str]]:
+    schemes = ("sqlite:", "postgresql://", "postgres://")
+    if store.url not in {"sqlite:", "memory:"} and not store.url.startswith(schemes):
+        yield ("store", "url"), "must be sqlite:, sqlite:PATH, memory:, postgresql://..., or env:NAME or file:PATH of one"
+    kind, colon, name = store.key.partition(":")
+    if store.key and not (colon and name and kind in {"env", "file", "keyring"}):
+        yield ("store", "key"), "must be env:NAME, file:PATH or keyring:NAME; the key itself does not stand here"
 
 
 def _subjects(config: Config) -> Iterator[tuple[Path, str]]:

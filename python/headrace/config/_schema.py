@@ -211,7 +211,8 @@ class Store:
 
     # An address of PostgreSQL may hold a password.
     url: str = field(default="sqlite:", repr=False)
-    """`sqlite:` (in `$XDG_STATE_HOME/headrace`), `sqlite:PATH`, `memory:` or `postgresql://...`."""
+    """`sqlite:` (in `$XDG_STATE_HOME/headrace`), `sqlite:PATH`, `memory:` or `postgresql://...`; or `env:NAME` or
+    `file:PATH` of one, as a URL with a password has to be."""
     key: str = ""
     """Where the key is that seals secrets in the store: `env:NAME`, `file:PATH` or `keyring:NAME`. By default a file
     in `$XDG_CONFIG_HOME/headrace`, made when it is first needed."""

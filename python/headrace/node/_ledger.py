@@ -25,6 +25,8 @@ __all__ = ["Rows", "Settled", "rows_of"]
 
 #: Characters of a text from outside that are kept.
 TEXT_LIMIT: Final = 512
+#: Of a request's body, for an estimate.
+BYTES_PER_TOKEN: Final = 4
 
 
 class Attempt(Protocol):
@@ -100,6 +102,28 @@ class Settled:
     attempts: Sequence[Attempt]
     settlement: Settlement
     prices: Prices | None = None
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Input and output: as told, else by an estimate from what passed; 0 where the provider gave nothing.
+
+        A client that leaves before the usage is told has used what it has seen.
+        """
+        end = self.settlement
+        if end.input_tokens is not None or end.output_tokens is not None:
+            return end.input_tokens or 0, end.output_tokens or 0
+        return (end.bytes_sent // BYTES_PER_TOKEN, end.events) if end.events else (0, 0)
+
+    @property
+    def spent(self) -> float:
+        """What is counted on a budget, in US dollars: the cost, else what the estimated tokens cost."""
+        if self.prices is None:
+            return 0.0
+        cost = self.cost
+        if cost is None:
+            given, made = self.tokens
+            cost = self.prices.cost(input_tokens=given, output_tokens=made)
+        return cost or 0.0
 
     @property
     def cost(self) -> float | None:

@@ -177,19 +177,16 @@ class Node:
         self._rows.append(rows_of(self.id, told))
         self._wake()
         if told.key is not None and limits is not None:
-            end = told.settlement
-            tokens = (end.input_tokens or 0) + (end.output_tokens or 0)
-            self._spend(self._leases.of(told.key, limits), tokens, told.cost)
+            self._spend(self._leases.of(told.key, limits), told)
 
-    def _spend(self, leases: Sequence[Lease], tokens: int, cost: float | None) -> None:
+    def _spend(self, leases: Sequence[Lease], told: Settled) -> None:
         now = self._clock()
         for lease in leases:
             lease.turn(now)
             if lease.kind is LeaseKind.TOKENS:
-                lease.left -= tokens
-            elif lease.kind is LeaseKind.MONEY and cost is not None:
-                # Never less than what it was: a fraction of a millionth is one.
-                lease.left -= -int(-cost * MICRO // 1)
+                lease.left -= sum(told.tokens)
+            elif lease.kind is LeaseKind.MONEY:
+                lease.left -= round(told.spent * MICRO)
             if lease.is_low:
                 self._ask(lease)
 

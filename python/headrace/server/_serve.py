@@ -14,13 +14,16 @@ import socket
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace._bridge import DemoRef, GatewayConfig, GatewayRef
 from headrace.config import ConfigurationError, is_loopback
 from headrace.gateway import Gateway
+from headrace.node import Node
 from headrace.server._hands import Hands
 from headrace.server._listings import Refresher
+from headrace.store import default_path
 
 if TYPE_CHECKING:
     from headrace.config import Config, Reloader
@@ -46,11 +49,19 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
 
     Says `headrace: listening on http://HOST:PORT` on standard error when it answers.
 
-    Raises `OSError`: the address cannot be listened on.
+    Raises `OSError`: the address cannot be listened on. `StoreError`: the store is another version's, or is none.
     """
     sys.setswitchinterval(SWITCH_S)
     _allow_descriptors()
     demo = DemoRef.start() if any(row.kind == "demo" and row.base_url is None for row in config.providers) else None
+    store = config.store
+    books = Node(
+        store.url,
+        journals=_journals(store.url),
+        clock=time.time,
+        journal_limit=store.journal_limit,
+        away_limit=store.away_limit,
+    )
     try:
         policy = Gateway(
             config,
@@ -59,9 +70,10 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
             random=random.SystemRandom().random,
             salt=os.urandom(16),
             demo_url=f"{demo.url}/v1" if demo else None,
+            books=books,
         )
         edge = GatewayRef.start(_edge_config(config))
-        asyncio.run(_Process(config, policy, edge, reloader).run())
+        asyncio.run(_Process(config, policy, edge, reloader, books).run())
     finally:
         if demo:
             demo.stop()
@@ -70,7 +82,10 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
 class _Process:
     """A running gateway, from its first answer to its last."""
 
-    def __init__(self, config: Config, policy: Gateway, edge: GatewayRef, reloader: Reloader | None) -> None:
+    def __init__(
+        self, config: Config, policy: Gateway, edge: GatewayRef, reloader: Reloader | None, books: Node
+    ) -> None:
+        self._books = books
         self._config = config
         self._policy = policy
         self._edge = edge
@@ -81,6 +96,11 @@ class _Process:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         self._policy.refresh = Refresher(self._policy).refresh
+        try:
+            await self._books.start()
+        except BaseException:
+            self._edge.stop(0.0)
+            raise
         hands = Hands(self._edge, self._policy)
         hands.attach(loop)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,6 +118,7 @@ class _Process:
             watching.cancel()
         await asyncio.to_thread(self._edge.join)
         hands.detach()
+        await self._books.stop()
 
     def _stop(self) -> None:
         """Stop in order; the second time, at once."""
@@ -131,9 +152,9 @@ class _Process:
         except ConfigurationError as error:
             _say(f"the new configuration is refused, the old one stays\n{error}")
             return
-        if found.server != self._config.server:
-            _say("took the new configuration, but for [server]: that needs a restart")
-            found = replace(found, server=self._config.server)
+        if found.server != self._config.server or found.store != self._config.store:
+            _say("took the new configuration, but for [server] and [store]: those need a restart")
+            found = replace(found, server=self._config.server, store=self._config.store)
         else:
             _say("took the new configuration")
         self._config = found
@@ -144,6 +165,14 @@ def _allow_descriptors() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # where it may not be raised, fewer streams is what there is
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _journals(url: str) -> Path | None:
+    """Where the journal is: beside the database, or in the user's state directory; nowhere for a store in memory."""
+    if url.startswith("memory:"):
+        return None
+    path = url.partition(":")[2].partition("?")[0] if url.startswith("sqlite:") else ""
+    return (Path(path).expanduser() if path else default_path(os.environ)).parent / "journals"
 
 
 def _guards(config: Config) -> bool:

@@ -205,8 +205,10 @@ class SqliteStore:
 
     async def _watching(self, notices: Notices) -> None:
         while True:
+            # Not `wait_for`: in Python 3.11 it loses a cancellation that comes with what it waits for.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), POLL_S)
+                async with asyncio.timeout(POLL_S):
+                    await self._woken.wait()
             self._woken.clear()
             if not self._ears.anybody:
                 continue
