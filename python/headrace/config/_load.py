@@ -290,7 +290,10 @@ def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
 def _store(store: Store) -> Iterator[tuple[Path, str]]:
     schemes = ("sqlite:", "postgresql://", "postgres://")
     if store.url not in {"sqlite:", "memory:"} and not store.url.startswith(schemes):
-        yield ("store", "url"), "must be sqlite:, sqlite:PATH, memory:, postgresql://..., or env:NAME or file:PATH of one"
+        yield (
+            ("store", "url"),
+            "must be sqlite:, sqlite:PATH, memory:, postgresql://..., or env:NAME or file:PATH of one",
+        )
     kind, colon, name = store.key.partition(":")
     if store.key and not (colon and name and kind in {"env", "file", "keyring"}):
         yield ("store", "key"), "must be env:NAME, file:PATH or keyring:NAME; the key itself does not stand here"
