@@ -102,7 +102,7 @@ def running() -> Iterator[Postgres | None]:
         return
     user = _user()
     # Not below pytest's folders: those are closed to other users.
-    memory = pathlib.Path("/dev/shm")
+    memory = pathlib.Path("/dev/shm")  # noqa: S108 - its folder there is a new one of its own
     at = str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
     folder = pathlib.Path(tempfile.mkdtemp(prefix="headrace-pg-", dir=at))
     try:
