@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import anthropic
+import cohere
+import mistralai.client
+import ollama
 import openai
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
@@ -57,6 +60,9 @@ class Replay:
         url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.openai = openai.OpenAI(api_key="none", base_url=url + "/v1", max_retries=0)
         self.anthropic = anthropic.Anthropic(api_key="none", base_url=url, max_retries=0)
+        self.cohere = cohere.ClientV2(api_key="none", base_url=url)
+        self.mistral = mistralai.client.Mistral(api_key="none", server_url=url)
+        self.ollama = ollama.Client(host=url)
 
     def close(self) -> None:
         """Stop the server and both clients."""
@@ -81,7 +87,14 @@ def outcome(server: Replay, protocol: str, body: bytes, streaming: bool) -> dict
     """What the SDK accumulates from this body; `{"raises": name}` where it refuses it."""
     server.body = body
     server.content_type = "text/event-stream" if streaming else "application/json"
-    read = {"openai_chat": _chat, "openai_responses": _responses, "anthropic_messages": _messages}[protocol]
+    read = {
+        "openai_chat": _chat,
+        "openai_responses": _responses,
+        "anthropic_messages": _messages,
+        "mistral_chat": _mistral,
+        "cohere_chat": _cohere,
+        "ollama_chat": _ollama,
+    }[protocol]
     try:
         return read(server, streaming)
     except Exception as error:  # noqa: BLE001 - the SDKs let many classes through, index errors among them
@@ -173,6 +186,100 @@ def _messages(server: Replay, streaming: bool) -> dict[str, Any]:
             usage.output_tokens_details and usage.output_tokens_details.thinking_tokens,
         ),
         "finish": message.stop_reason,
+    }
+
+
+def _mistral(server: Replay, streaming: bool) -> dict[str, Any]:
+    """The SDK has no accumulator: its typed chunks are put together here."""
+    chat = server.mistral.chat
+    text, calls, usage, finish = "", dict[Any, list[str]](), None, None
+    chunks: Any = (
+        (event.data for event in chat.stream(model="m", messages=[]))
+        if streaming
+        else [chat.complete(model="m", messages=[])]
+    )
+    for chunk in chunks:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            delta = choice.delta if streaming else choice.message
+            content = delta.content or ""
+            parts = [content] if isinstance(content, str) else [getattr(part, "text", "") for part in content]
+            text += "".join(part for part in parts if isinstance(part, str))
+            for call in delta.tool_calls or []:
+                entry = calls.setdefault(call.index if streaming else len(calls), ["", ""])
+                arguments = call.function.arguments
+                entry[0] = call.function.name or entry[0]
+                entry[1] += arguments if isinstance(arguments, str) else json.dumps(arguments)
+            finish = choice.finish_reason or finish
+    return {
+        "text": text,
+        "refusal": "",
+        "calls": [call_of(*entry) for entry in calls.values()],
+        "usage": usage
+        and counts(usage.prompt_tokens, usage.completion_tokens, _cached(usage.model_dump(exclude_none=True)), None),
+        "finish": finish,
+    }
+
+
+def _cached(usage: dict[str, Any]) -> int | None:
+    """Counts that the SDK has no type for, and keeps as they came."""
+    details = usage.get("prompt_tokens_details") or usage.get("prompt_token_details") or {}
+    return details.get("cached_tokens", usage.get("num_cached_tokens"))
+
+
+def _cohere(server: Replay, streaming: bool) -> dict[str, Any]:
+    """The SDK has no accumulator: its typed events are put together here."""
+    text, calls, usage, finish = "", dict[Any, list[str]](), None, None
+    if streaming:
+        for event in server.cohere.chat_stream(model="m", messages=[]):
+            delta: Any = getattr(event, "delta", None)
+            match event.type:
+                case "content-delta":
+                    text += delta.message.content.text or ""
+                case "tool-call-start":
+                    function = delta.message.tool_calls.function
+                    calls[event.index] = [function.name, function.arguments]
+                case "tool-call-delta":
+                    calls[event.index][1] += delta.message.tool_calls.function.arguments
+                case "message-end":
+                    usage, finish = delta.usage, delta.finish_reason
+    else:
+        answer = server.cohere.chat(model="m", messages=[])
+        usage, finish = answer.usage, answer.finish_reason
+        text = "".join(part.text for part in answer.message.content or [] if part.type == "text")
+        for at, call in enumerate(answer.message.tool_calls or []):
+            calls[at] = [call.function.name, call.function.arguments]
+    tokens = usage and usage.tokens
+    return {
+        "text": text,
+        "refusal": "",
+        "calls": [call_of(*entry) for entry in calls.values()],
+        "usage": tokens
+        and counts(
+            int(tokens.input_tokens),
+            int(tokens.output_tokens),
+            usage.cached_tokens if usage.cached_tokens is None else int(usage.cached_tokens),
+            getattr(tokens, "reasoning_tokens", None),
+        ),
+        "finish": finish,
+    }
+
+
+def _ollama(server: Replay, streaming: bool) -> dict[str, Any]:
+    """The SDK has no accumulator: its typed lines are put together here."""
+    ask: Any = server.ollama.chat
+    lines = ask(model="m", messages=[], stream=True) if streaming else [ask(model="m", messages=[])]
+    text, calls, last = "", list[Any](), None
+    for line in lines:
+        text += line.message.content or ""
+        calls += [[call.function.name, dict(call.function.arguments)] for call in line.message.tool_calls or []]
+        last = line
+    return {
+        "text": text,
+        "refusal": "",
+        "calls": calls,
+        "usage": last and counts(last.prompt_eval_count, last.eval_count, None, None),
+        "finish": last and last.done_reason,
     }
 
 

@@ -12,10 +12,10 @@ from headrace.providers._wires import language_model
 if TYPE_CHECKING:
     from headrace.requests import PreparedRequest, Request, RuntimeMap
 
-__all__ = ["DEFINITION", "Settings", "prepare"]
+__all__ = ["DEFINITION", "DIALECT", "Settings", "prepare"]
 
 #: What its API takes beside what most do, or does not: an unknown field is refused.
-_DIALECT: Final = (
+DIALECT: Final = (
     "openai_compatible",
     "strict",
     "no_stream_options",
@@ -42,7 +42,7 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     Its answers go to Chat clients anew: content of typed parts is nothing that `openai` reads.
     """
     settings: Settings = runtime.settings
-    flags = (*_DIALECT, "effort") if settings.reasoning else _DIALECT
+    flags = (*DIALECT, "effort") if settings.reasoning else DIALECT
     return language_model(runtime, request, ask_usage=False, flags=flags, normalise=True)
 
 

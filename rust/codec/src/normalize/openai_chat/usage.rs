@@ -27,7 +27,7 @@ pub(super) fn counts(raw: &[u8]) -> Scan<Counts> {
             "input_tokens" => found.input = found.input.or(s.count_or_skip()?),
             "output_tokens" => found.output = found.output.or(s.count_or_skip()?),
             "total_tokens" => found.total = s.count_or_skip()?,
-            "cached_tokens" | "prompt_cache_hit_tokens" | "cache_read_input_tokens" => {
+            "cached_tokens" | "num_cached_tokens" | "prompt_cache_hit_tokens" | "cache_read_input_tokens" => {
                 let count = s.count_or_skip()?;
                 found.cached_besides = found.cached_besides.or(count);
             }
@@ -102,5 +102,6 @@ mod tests {
         assert_eq!(run(&besides), (11, 10, Some(4), None, Some(3)));
         assert_eq!(run(r#"{"prompt_cache_hit_tokens":5,"total_tokens":9}"#), (0, 0, Some(5), None, None));
         assert_eq!(run(r#"{"cached_tokens":2,"prompt_tokens_details":null}"#), (0, 0, Some(2), None, None));
+        assert_eq!(run(r#"{"num_cached_tokens":3}"#), (0, 0, Some(3), None, None));
     }
 }
