@@ -33,6 +33,8 @@ const TARGETS: &[(Protocol, &str)] = &[
     (Protocol::OpenaiResponses, "Responses"),
     (Protocol::AnthropicMessages, "Messages"),
     (Protocol::GoogleGemini, "Gemini"),
+    (Protocol::BedrockConverse, "Converse"),
+    (Protocol::BedrockInvoke, "Invoke"),
     (Protocol::CohereChat, "Cohere"),
     (Protocol::OllamaChat, "Ollama"),
 ];

@@ -16,7 +16,7 @@ use crate::event::Protocol;
 fn id_bound(target: Protocol) -> usize {
     match target {
         Protocol::OpenaiChat => 40,
-        Protocol::OpenaiResponses => 64,
+        Protocol::OpenaiResponses | Protocol::BedrockConverse => 64,
         _ => 128,
     }
 }
@@ -28,7 +28,7 @@ fn gemini_name(s: &[u8]) -> bool {
 }
 
 fn name_bound(target: Protocol) -> usize {
-    if target == Protocol::AnthropicMessages { 128 } else { 64 }
+    if matches!(target, Protocol::AnthropicMessages | Protocol::BedrockInvoke) { 128 } else { 64 }
 }
 
 fn plain(s: &[u8]) -> bool {
@@ -38,7 +38,7 @@ fn plain(s: &[u8]) -> bool {
 /// A call's id as the target takes it.
 pub(super) fn call_id<'a>(id: &'a Str<'_>, target: Protocol) -> Cow<'a, str> {
     let id = id.decode();
-    let strict = target == Protocol::AnthropicMessages;
+    let strict = matches!(target, Protocol::AnthropicMessages | Protocol::BedrockConverse | Protocol::BedrockInvoke);
     if !id.is_empty() && id.len() <= id_bound(target) && (!strict || plain(id.as_bytes())) {
         return id;
     }

@@ -11,6 +11,7 @@
 //! No URL, no header, no credential, no choice of a model may be added.
 
 mod anthropic_messages;
+mod bedrock_converse;
 mod cohere_chat;
 mod edit;
 mod error;
@@ -81,6 +82,8 @@ pub struct Translation {
 /// What a writer has to know of its target.
 #[derive(Clone, Copy)]
 struct Target<'a> {
+    /// The target itself.
+    family: Protocol,
     model: &'a str,
     flags: TargetFlags,
 }
@@ -98,10 +101,11 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
         let (body, losses) = relay(body, spec.target, None, Some(spec.model), spec.edits)?;
         return Ok(Translation { body: body.to_vec(), losses });
     }
+    if (spec.source, spec.target) == (Source::Protocol(Protocol::AnthropicMessages), Protocol::BedrockInvoke) {
+        return invoked(body, spec);
+    }
     let none = |what: &str| RequestError::unsupported(String::new(), format!("nothing is translated {what}"));
-    let Some(column) = table::column(spec.source, spec.target) else {
-        return Err(none(&format!("to {}", spec.target.name())));
-    };
+    let column = table::column(spec.source, spec.target);
     if let Err(at) = std::str::from_utf8(body) {
         return Err(RequestError {
             code: "invalid_json",
@@ -133,23 +137,37 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
     for (key, value) in r.own.take().into_iter().flatten() {
         edits.push(Edit::new(&pointer(&key), Some(&value))?);
     }
-    let target = Target { model: spec.model, flags: column.of(spec.target_flags) };
+    let target = Target { family: spec.target, model: spec.model, flags: column.of(spec.target_flags) };
     // What a protocol says in more words than another is little beside the texts.
     let mut out = Vec::with_capacity(body.len() + body.len() / 8 + 512);
     match spec.target {
         Protocol::OpenaiResponses => openai_responses::write(&request, &target, &mut out),
-        Protocol::AnthropicMessages => anthropic_messages::write(request, &target, &mut out),
         Protocol::GoogleGemini => google_gemini::write(request, &target, &mut out),
+        Protocol::AnthropicMessages | Protocol::BedrockInvoke => {
+            anthropic_messages::write(request, &target, &mut out);
+        }
+        Protocol::BedrockConverse => bedrock_converse::write(request, &target, &mut out),
         Protocol::CohereChat => cohere_chat::write(request, &target, &mut out),
         Protocol::OllamaChat => ollama_chat::write(request, &target, &mut out),
-        // `column` knows no other.
-        _ => openai_chat::write(request, &target, &mut out),
+        Protocol::OpenaiChat => openai_chat::write(request, &target, &mut out),
     }
     edits.extend_from_slice(spec.edits);
     if !edits.is_empty() {
         out = rewrite(&out, None, &edits)?.to_vec();
     }
     Ok(Translation { body: out, losses: r.into_losses() })
+}
+
+/// A Messages body for Anthropic's models behind Bedrock: the same bytes, without what stands in the URL there.
+fn invoked(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, RequestError> {
+    let mut edits = vec![
+        Edit::new("/model", None)?,
+        Edit::new("/stream", None)?,
+        Edit::new("/anthropic_version", Some(anthropic_messages::BEDROCK_VERSION))?,
+    ];
+    edits.extend_from_slice(spec.edits);
+    let (body, losses) = relay(body, Protocol::AnthropicMessages, None, None, &edits)?;
+    Ok(Translation { body: body.to_vec(), losses })
 }
 
 /// The members that a `headrace` request has for the target's own body, as edits.

@@ -189,6 +189,7 @@ pub(super) struct Tool<'a> {
     /// A custom tool's grammar.
     pub grammar: Option<Grammar<'a>>,
     pub extra: Option<&'a [u8]>,
+    pub mark: Option<Mark<'a>>,
 }
 
 #[derive(Debug)]

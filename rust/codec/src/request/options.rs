@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use super::error::{Res, shown};
 use super::flags::{Flag, TargetFlags};
 use super::neutral::{
-    Choice, Format, Grammar, Input, Message, Options, Part, Place, Request, Role, Str, Thinking, Tool,
+    Choice, Format, Grammar, Input, Mark, Message, Options, Part, Place, Request, Role, Str, Thinking, Tool,
 };
 use super::reader::Reader;
-use super::{ids, pairing};
+use super::{bedrock_converse, ids, pairing};
 use crate::event::Protocol;
 use crate::json::{Scanner, Value};
 use crate::loss::LossAction;
@@ -49,7 +49,12 @@ pub(super) fn pictured(r: &Reader<'_>, from: &Place<'_>, key: &str) -> Res<()> {
     if r.is_to(Protocol::OllamaChat) && matches!(from, Place::Url(_)) {
         return r.refuse(key, "the target fetches no picture; send its bytes");
     }
-    Ok(())
+    filed(r, from, key)
+}
+
+/// Refuses bytes that Converse would have to fetch, or whose type it does not take.
+pub(super) fn filed(r: &Reader<'_>, from: &Place<'_>, key: &str) -> Res<()> {
+    if r.family == Protocol::BedrockConverse { bedrock_converse::placed(r, from, key) } else { Ok(()) }
 }
 
 /// Refuses a choice that forces a call where the target knows none.
@@ -269,13 +274,14 @@ pub(super) struct Declared<'a> {
     pub custom: bool,
     pub grammar: Option<Grammar<'a>>,
     pub extra: Option<&'a [u8]>,
+    pub mark: Option<Mark<'a>>,
 }
 
 impl<'a> Declared<'a> {
     /// Must be called at the tool's own place: it names what is missing, and a name that had to be changed.
     pub(super) fn tool(self, r: &mut Reader<'_>) -> Res<Tool<'a>> {
         let Some(name) = self.name else { return r.missing("name") };
-        let renamed = ids::tool_name(&name.decode(), r.target) != name.decode();
+        let renamed = ids::tool_name(&name.decode(), r.family) != name.decode();
         if renamed {
             r.loss(LossAction::Renamed, "name");
         }
@@ -284,8 +290,8 @@ impl<'a> Declared<'a> {
             // Where Messages or Gemini is the target the table says it.
             r.loss(LossAction::Approximated, "type:custom");
         }
-        let Declared { description, schema, strict, custom, grammar, extra, .. } = self;
-        Ok(Tool { name, description, schema, strict, custom, grammar, extra })
+        let Declared { description, schema, strict, custom, grammar, extra, mark, .. } = self;
+        Ok(Tool { name, description, schema, strict, custom, grammar, extra, mark })
     }
 }
 
@@ -400,6 +406,9 @@ pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
             return r.refuse("tool_choice", "the tool is not among those that the target is told of");
         }
         _ => {}
+    }
+    if r.family == Protocol::BedrockConverse {
+        bedrock_converse::settle(r, &mut request.messages, &mut request.tools, o);
     }
     if r.is_to(Protocol::AnthropicMessages) {
         if said_by_user(&request.messages, r.has(Flag::SystemMessages)) {

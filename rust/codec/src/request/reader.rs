@@ -19,7 +19,10 @@ use crate::loss::{Loss, LossAction};
 use crate::text::Literal;
 
 pub(super) struct Reader<'s> {
+    /// Whose words the target speaks: Bedrock's two families go by those of Messages.
     pub target: Protocol,
+    /// The target itself.
+    pub family: Protocol,
     pub flags: TargetFlags,
     pub provider: Option<&'s str>,
     /// The key of the source's messages.
@@ -54,8 +57,13 @@ pub(super) struct Open {
 
 impl<'s> Reader<'s> {
     pub(super) fn new(target: Protocol, column: Column, flags: TargetFlags, provider: Option<&'s str>) -> Self {
+        let spoken = match target {
+            Protocol::BedrockConverse | Protocol::BedrockInvoke => Protocol::AnthropicMessages,
+            target => target,
+        };
         Reader {
-            target,
+            target: spoken,
+            family: target,
             flags: column.of(flags),
             provider,
             list: "messages",
@@ -281,7 +289,7 @@ impl<'s> Reader<'s> {
     /// As [`Reader::unwrap`], for a slot that holds it in another form.
     pub(super) fn unwrapped(&mut self, text: &str, key: &'static str) -> Option<Kept> {
         let kept = continuation::unwrap(text)
-            .filter(|c| c.family == self.target && c.provider == self.provider.unwrap_or_default())
+            .filter(|c| c.family == self.family && c.provider == self.provider.unwrap_or_default())
             .map(|c| Kept { form: c.form, data: c.data });
         if kept.is_none() && !text.is_empty() {
             self.loss(LossAction::Dropped, key);

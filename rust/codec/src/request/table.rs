@@ -14,7 +14,8 @@
 
 use super::flags::{Flag, TargetFlags};
 use super::{
-    Source, anthropic_messages, cohere_chat, google_gemini, headrace, ollama_chat, openai_chat, openai_responses,
+    Source, anthropic_messages, bedrock_converse, cohere_chat, google_gemini, headrace, ollama_chat, openai_chat,
+    openai_responses,
 };
 use crate::event::Protocol;
 use crate::json::Kind;
@@ -159,18 +160,18 @@ impl Column {
     }
 }
 
-/// The column of a pair, or `None` for a family that nobody translates to yet.
+/// The column of a pair.
 #[must_use]
-pub fn column(source: Source, target: Protocol) -> Option<Column> {
+pub fn column(source: Source, target: Protocol) -> Column {
     match target {
-        Protocol::OpenaiChat if source == Source::Protocol(target) => Some(openai_chat::DIALECT),
-        Protocol::OpenaiChat => Some(Column::CHAT),
-        Protocol::OpenaiResponses => Some(Column::RESPONSES),
-        Protocol::AnthropicMessages => Some(Column::MESSAGES),
-        Protocol::GoogleGemini => Some(google_gemini::column(source)),
-        Protocol::CohereChat => Some(cohere_chat::column(source)),
-        Protocol::OllamaChat => Some(ollama_chat::column(source)),
-        _ => None,
+        Protocol::OpenaiChat if source == Source::Protocol(target) => openai_chat::DIALECT,
+        Protocol::OpenaiChat => Column::CHAT,
+        Protocol::OpenaiResponses => Column::RESPONSES,
+        Protocol::AnthropicMessages | Protocol::BedrockInvoke => Column::MESSAGES,
+        Protocol::GoogleGemini => google_gemini::column(source),
+        Protocol::BedrockConverse => bedrock_converse::column(source),
+        Protocol::CohereChat => cohere_chat::column(source),
+        Protocol::OllamaChat => ollama_chat::column(source),
     }
 }
 
@@ -191,9 +192,9 @@ pub fn objects(source: Source) -> &'static [&'static Object] {
 pub fn rows(source: Source, target: Protocol) -> impl Iterator<Item = (String, Fate)> {
     let column = column(source, target);
     objects(source).iter().flat_map(move |object| {
-        object.rows.iter().filter_map(move |row| {
+        object.rows.iter().map(move |row| {
             let path = if object.path.is_empty() { row.key.to_owned() } else { format!("{}.{}", object.path, row.key) };
-            Some((path, column?.fate(object, row)))
+            (path, column.fate(object, row))
         })
     })
 }

@@ -6,6 +6,7 @@
     reason = "these functions are tables, in the order of the fields"
 )]
 
+pub mod bedrock;
 pub mod flat;
 
 use headrace_codec::event::Protocol;
@@ -25,6 +26,8 @@ pub const TARGETS: &[Protocol] = &[
     Protocol::OpenaiResponses,
     Protocol::AnthropicMessages,
     Protocol::GoogleGemini,
+    Protocol::BedrockConverse,
+    Protocol::BedrockInvoke,
     Protocol::CohereChat,
     Protocol::OllamaChat,
 ];
@@ -396,9 +399,13 @@ pub fn typed(source: Source, path: &str, kind: &str) -> Option<(Value, &'static 
 
 /// Values to try for a field, and for one that goes by its value what each comes to. By default one of its type.
 pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protocol) -> Vec<(Value, Option<Comes>)> {
-    let messages = target == Protocol::AnthropicMessages;
+    let bedrock = matches!(target, Protocol::BedrockConverse | Protocol::BedrockInvoke);
+    let messages = bedrock || target == Protocol::AnthropicMessages;
     let chat = target == Protocol::OpenaiChat;
     let full = if path.is_empty() { row.key.to_owned() } else { format!("{path}.{}", row.key) };
+    if let Some(values) = bedrock.then(|| bedrock::values(source, &full, target)).flatten() {
+        return values;
+    }
     if let Some(values) = flat::values(source, &full, target) {
         return values;
     }
@@ -662,7 +669,8 @@ pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protoco
         }
         ("headrace", "options.response_format") => plain(json!({"type": "json_schema", "schema": {"mark_er": 1}})),
         ("headrace", path) if path.ends_with("extra") => {
-            let own = json!({target.name(): {"mark_er": 1}, "bedrock_converse": {"x": 1}});
+            let other = if bedrock { "google_gemini" } else { "bedrock_converse" };
+            let own = json!({target.name(): {"mark_er": 1}, other: {"x": 1}});
             vec![(own, matches!(fate, Fate::By(_)).then_some(Here("mark_er")))]
         }
         ("headrace", "options.tool_choice.mode") => silent(json!("tool")),

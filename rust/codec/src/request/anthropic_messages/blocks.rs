@@ -2,9 +2,9 @@
 
 use super::super::error::{RequestError, Res};
 use super::super::flags::Flag;
-use super::super::neutral::{Call, Input, Kept, Message, Part, Place, Reasoning, Role, Str, ToolResult};
-use super::super::options;
+use super::super::neutral::{Call, Input, Kept, Mark, Message, Part, Place, Reasoning, Role, Str, ToolResult};
 use super::super::reader::{Reader, type_of};
+use super::super::{bedrock_converse, options};
 use super::{BLOCK, BLOCK_TYPES, NO_DOCUMENT, SOURCE};
 use crate::event::Protocol;
 use crate::json::{Kind, Scanner};
@@ -64,6 +64,7 @@ struct Block<'a> {
     id: Option<Str<'a>>,
     name: Option<Str<'a>>,
     is_error: bool,
+    mark: Option<Mark<'a>>,
     input: Option<&'a [u8]>,
     /// Of a picture or a document.
     source: Option<Holds<'a>>,
@@ -95,6 +96,7 @@ fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Ve
             "id" | "tool_use_id" => b.id = Some(r.string(s)?),
             "name" => b.name = Some(r.string(s)?),
             "is_error" => b.is_error = s.boolean()?,
+            "cache_control" => b.mark = Some(mark(s)?),
             "input" if kind == "tool_use" => {
                 if s.kind()? != Kind::Object {
                     return r.expected("input", "an object");
@@ -113,6 +115,7 @@ fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Ve
             }
         }
     }
+    let mark = b.mark;
     match kind.as_str() {
         "text" => match b.text {
             Some(text) => out.push(Part::Text(text, None)),
@@ -137,14 +140,31 @@ fn block<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, depth: usize, out: &mut Ve
         "tool_use" => out.push(Part::Call(call(r, b)?)),
         "tool_result" => {
             let Some(id) = b.id else { return r.missing("tool_use_id") };
-            if b.is_error && !r.is_to(Protocol::GoogleGemini) {
+            if b.is_error && !matches!(r.target, Protocol::AnthropicMessages | Protocol::GoogleGemini) {
                 r.loss(LossAction::Dropped, "is_error");
             }
             out.push(Part::Result(ToolResult { id, is_error: b.is_error, parts: b.inside, extra: None }));
         }
         _ => {}
     }
+    // Only a target that marks with blocks of its own sees one.
+    out.extend(mark.map(|mark| Part::Raw(bedrock_converse::point(mark))));
     Ok(())
+}
+
+/// Up to where the prompt is to be cached.
+pub(super) fn mark<'a>(s: &mut Scanner<'a>) -> Res<Mark<'a>> {
+    let (mut ahead, raw) = (s.clone(), s.skip()?);
+    let mut long = false;
+    let mut items = ahead.object()?;
+    while let Some(key) = ahead.key(&mut items)? {
+        if key.is("ttl") {
+            long = ahead.string_or_skip()?.is_some_and(|ttl| ttl.is("1h"));
+        } else {
+            ahead.skip()?;
+        }
+    }
+    Ok(Mark { raw, long })
 }
 
 fn call<'a>(r: &mut Reader<'_>, b: Block<'a>) -> Res<Call<'a>> {
@@ -167,6 +187,7 @@ fn document<'a>(r: &mut Reader<'_>, mut b: Block<'a>, out: &mut Vec<Part<'a>>) -
     if !r.has(Flag::Files) {
         return r.refuse("source", NO_DOCUMENT);
     }
+    options::filed(r, &from, "source")?;
     if matches!(from, Place::Url(_)) && r.is_to_chat() {
         return r.refuse("source.url", "Chat takes no file by URL");
     }

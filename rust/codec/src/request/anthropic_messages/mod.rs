@@ -7,6 +7,9 @@ mod write;
 pub(super) use read::read;
 pub(super) use write::write;
 
+/// The version of Messages that Bedrock's hosts speak, as JSON.
+pub(super) const BEDROCK_VERSION: &[u8] = b"\"bedrock-2023-05-31\"";
+
 use super::flags::Flag;
 use super::table::Fate::{By, Drop, If, Kept, Near, Needs, Ours, Refuse, To};
 use super::table::{ANY, ARR, BOOL, Fate, NUM, OBJ, Object, Row, STR, Ty};

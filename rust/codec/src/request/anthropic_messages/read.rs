@@ -2,7 +2,7 @@
 
 use super::super::error::{Res, shown};
 use super::super::flags::Flag;
-use super::super::neutral::{Choice, Format, Message, Options, Request, Role, Str, Tool};
+use super::super::neutral::{Choice, Format, Message, Options, Request, Role, Str, Thinking, Tool};
 use super::super::reader::Reader;
 use super::super::{ids, options};
 use super::{CHOICE, FORMAT, MESSAGE, METADATA, OUTPUT, THINKING, TOOL, TOP, blocks};
@@ -44,7 +44,7 @@ pub(in super::super) fn read<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res
     if !seen_messages {
         return r.missing("messages");
     }
-    if request.messages.last().is_some_and(|m| m.role == Role::Assistant) {
+    if request.messages.last().is_some_and(|m| m.role == Role::Assistant) && !r.is_to(Protocol::AnthropicMessages) {
         // Messages goes on from it; the target answers it.
         r.enter("messages[]");
         r.loss(LossAction::Approximated, "role");
@@ -111,7 +111,11 @@ fn output<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) -> R
     let mut open = r.object(s, &OUTPUT)?;
     while let Some(key) = r.next(s, &mut open)? {
         if key == "effort" {
-            options::effort(r, s, o, "effort")?;
+            if r.is_to(Protocol::AnthropicMessages) {
+                o.effort = Some(r.string(s)?);
+            } else {
+                options::effort(r, s, o, "effort")?;
+            }
             continue;
         }
         r.enter("format");
@@ -159,6 +163,9 @@ fn thinking<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) ->
                 "summarized" if r.is_to(Protocol::OpenaiResponses) => {
                     o.summary = Some((Str::Own("auto".to_owned()), "thinking.display"));
                 }
+                "summarized" if r.is_to(Protocol::AnthropicMessages) => {
+                    o.summary = Some((Str::Own("summarized".to_owned()), "thinking.display"));
+                }
                 "omitted" => omitted = true,
                 _ if r.is_to(Protocol::GoogleGemini) => {}
                 _ => r.loss(LossAction::Dropped, "display"),
@@ -183,11 +190,33 @@ fn thinking<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>, o: &mut Options<'a>) ->
         "disabled" if r.is_to(Protocol::GoogleGemini) => {
             options::effort_word(r, o, Str::Own("none".to_owned()), "type");
         }
+        "enabled" if r.is_to(Protocol::AnthropicMessages) => {
+            let has = (r.has(Flag::ThinkingBudget), r.has(Flag::AdaptiveThinking));
+            match has {
+                (true, _) => {}
+                (false, true) => r.loss(LossAction::Approximated, "budget_tokens"),
+                (false, false) => r.loss(LossAction::Dropped, "budget_tokens"),
+            }
+            o.thinking = match has {
+                (true, _) => budget.map(Thinking::Budget),
+                (false, true) => Some(Thinking::Adaptive),
+                (false, false) => None,
+            };
+        }
+        "adaptive" if r.is_to(Protocol::AnthropicMessages) => {
+            if r.has(Flag::AdaptiveThinking) {
+                o.thinking = Some(Thinking::Adaptive);
+            } else {
+                r.loss(LossAction::Dropped, "type");
+            }
+        }
+        // It is off unless it is asked for.
+        "disabled" if r.is_to(Protocol::AnthropicMessages) => {}
         "enabled" if !r.has(Flag::Effort) => r.loss(LossAction::Dropped, "budget_tokens"),
         "enabled" => {
             r.loss(LossAction::Approximated, "budget_tokens");
             // An effort that was asked for by name wins; it may still come.
-            o.thinking = budget.map(super::super::neutral::Thinking::Budget);
+            o.thinking = budget.map(Thinking::Budget);
         }
         // The target decides itself how much it thinks.
         "adaptive" => {}
@@ -256,6 +285,7 @@ fn tool<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<Tool<'a>>> {
             "description" => t.description = Some(r.string(s)?),
             "input_schema" => t.schema = Some(s.skip()?),
             "strict" => t.strict = Some(s.boolean()?),
+            "cache_control" => t.mark = Some(blocks::mark(s)?),
             _ => {
                 s.skip()?;
             }

@@ -16,6 +16,7 @@ use super::super::neutral::{
 use super::super::openai_chat::{WRAPPED_SCHEMA, strings};
 use super::super::options::DEFAULT_MAX_TOKENS;
 use super::super::{Target, ids, out, pairing};
+use super::BEDROCK_VERSION;
 use crate::event::{ContinuationForm, Protocol};
 
 const MESSAGES: Protocol = Protocol::AnthropicMessages;
@@ -26,7 +27,14 @@ pub(in super::super) fn write(request: Request<'_>, target: &Target<'_>, o: &mut
     let mut messages = request.messages;
     let rest = messages.split_off(first);
     o.push(b'{');
-    out::plain(o, "model", target.model);
+    if target.family == Protocol::BedrockInvoke {
+        out::raw(o, "anthropic_version", BEDROCK_VERSION);
+    } else {
+        out::plain(o, "model", target.model);
+        if request.options.stream {
+            out::flag(o, "stream", true);
+        }
+    }
     match request.options.max_tokens {
         Some(most) => out::raw(o, "max_tokens", most),
         None => out::raw(o, "max_tokens", DEFAULT_MAX_TOKENS.to_string().as_bytes()),
@@ -130,9 +138,6 @@ fn is_blank(part: &Part<'_>) -> bool {
 }
 
 fn options(options: &Options<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
-    if options.stream {
-        out::flag(o, "stream", true);
-    }
     for (name, raw) in &options.passed {
         out::raw(o, name, raw);
     }

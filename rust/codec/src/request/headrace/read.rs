@@ -139,7 +139,7 @@ fn extra<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Option<&'a [u8]>> {
     let mut found = None;
     let mut items = s.object()?;
     while let Some(family) = s.key(&mut items)? {
-        if !family.is(r.target.name()) {
+        if !family.is(r.family.name()) {
             s.skip()?;
             continue;
         }
@@ -308,6 +308,7 @@ fn made<'a>(
         }
         "file" => {
             let from = place(r, p.data, p.mime, p.url, p.file_id)?;
+            options::filed(r, &from, "url")?;
             if matches!(from, Place::Url(_)) && r.is_to_chat() {
                 return r.refuse("url", "the target takes no file by URL");
             }
@@ -330,7 +331,7 @@ fn made<'a>(
         "tool_call" => return call(r, p).map(Some),
         "tool_result" => return result(r, p, role, depth).map(Some),
         _ => {
-            let own = p.family.is_none_or(|f| f.decode() == r.target.name());
+            let own = p.family.is_none_or(|f| f.decode() == r.family.name());
             return match p.raw {
                 Some(raw) if own => Ok(Some(Part::Raw(raw))),
                 Some(_) => {
@@ -380,7 +381,7 @@ fn continuation<'a>(r: &mut Reader<'_>, p: &Read<'a>, before: &mut [Part<'a>]) -
         (Some(of), Some(to)) => of.decode() != to,
         _ => false,
     };
-    if family.decode() != r.target.name() || other_row {
+    if family.decode() != r.family.name() || other_row {
         r.loss(LossAction::Dropped, "data");
         return Ok(None);
     }

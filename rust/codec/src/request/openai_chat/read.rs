@@ -278,7 +278,11 @@ fn part<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Part<'a>> {
         "image_url" => {
             image.map_or_else(|| r.missing("image_url"), |(from, detail)| Ok(Part::Image { from, detail, mark }))
         }
-        "file" => file.map_or_else(|| r.missing("file"), |(from, name)| Ok(Part::File { from, name, mark })),
+        "file" => {
+            let Some((from, name)) = file else { return r.missing("file") };
+            options::filed(r, &from, "file.file_data")?;
+            Ok(Part::File { from, name, mark })
+        }
         other => r.refuse("type", &format!("{} is not carried over", super::super::error::shown(other))),
     }
 }

@@ -254,8 +254,10 @@ fn part<'a>(r: &mut Reader<'_>, s: &mut Scanner<'a>) -> Res<Part<'a>> {
             if (has_data || has_id) && url.is_some() {
                 r.loss(LossAction::Dropped, "file_url");
             }
-            let from = data.or(id).or(url);
-            from.map_or_else(|| r.missing("file_data"), |from| Ok(Part::File { from, name, mark }))
+            let key = if has_data || has_id { "file_data" } else { "file_url" };
+            let Some(from) = data.or(id).or(url) else { return r.missing("file_data") };
+            options::filed(r, &from, key)?;
+            Ok(Part::File { from, name, mark })
         }
         other => r.refuse("type", &format!("{} is not carried over", super::super::error::shown(other))),
     }
