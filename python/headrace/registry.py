@@ -29,6 +29,7 @@ BUILT_IN: Final = (
             "openai",
             "openai_compatible",
             "anthropic",
+            "bedrock",
             "demo",
             "plain_fetch",
             "azure_openai",

@@ -12,7 +12,7 @@ from headrace.providers._wires import anthropic_listing, language_model
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap, Secret
 
-__all__ = ["DEFINITION", "Settings", "authorize", "prepare"]
+__all__ = ["DEFINITION", "Settings", "authorize", "flags_of", "prepare"]
 
 
 #: The family and the version in a model's name: `claude-opus-4-8`, `claude-3-7-sonnet-20250219`. A date is no version.
@@ -42,10 +42,12 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
         asked = (own and request.header("anthropic-beta")) or ""
         every = dict.fromkeys([*(name.strip() for name in asked.split(",") if name.strip()), *settings.beta])
         headers += (("anthropic-beta", ",".join(every)),)
-    return language_model(runtime, request, headers=headers, flags=_flags(runtime.model, version, cache=settings.cache))
+    return language_model(
+        runtime, request, headers=headers, flags=flags_of(runtime.model, version, cache=settings.cache)
+    )
 
 
-def _flags(model: str, version: str, *, cache: bool) -> tuple[str, ...]:
+def flags_of(model: str, version: str, *, cache: bool) -> tuple[str, ...]:
     """Say what a model takes in a translated request. One whose number is not seen is taken for a new one."""
     found = _NUMBER.search(model)
     number = (int(found[2]), int(found[3] or 0)) if found else _NEW

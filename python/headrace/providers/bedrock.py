@@ -1,0 +1,130 @@
+"""Amazon Bedrock: Converse for every model, and Anthropic's own format for Anthropic's models.
+
+1. The model and whether the answer is streamed stand in the URL: a model's id is percent-encoded there, colons and
+   slashes too.
+2. A key pair signs the request (service `bedrock`), any other secret is a bearer key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import quote
+
+from headrace.plugins import Capability, ProviderDefinition, bearer
+from headrace.providers.anthropic import flags_of
+from headrace.requests import AwsKeys, PreparedRequest, Secret, Signing
+
+if TYPE_CHECKING:
+    from headrace.requests import Headers, Request, RuntimeMap
+
+__all__ = ["DEFINITION", "Settings", "authorize", "prepare"]
+
+_CONVERSE: Final = "bedrock_converse"
+_INVOKE: Final = "bedrock_invoke"
+_PATHS: Final = {
+    (_CONVERSE, False): "converse",
+    (_CONVERSE, True): "converse-stream",
+    (_INVOKE, False): "invoke",
+    (_INVOKE, True): "invoke-with-response-stream",
+}
+_REGION: Final = "{region}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where the models are, and how they are asked."""
+
+    region: str = "us-east-1"
+    """Stands in the address and in the signature."""
+    wire: Literal["auto", "converse", "invoke"] = "auto"
+    """`auto`: Anthropic's models in their own format, by InvokeModel; all others by Converse."""
+    anthropic_version: str = "bedrock-2023-05-31"
+    """For InvokeModel, where the client names none."""
+    guardrail: str | None = None
+    """A guardrail's id or ARN, with its version in `guardrail_version`."""
+    guardrail_version: str = "DRAFT"
+    guardrail_trace: bool = False
+
+
+def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
+    """Prepare a request in the model's wire."""
+    settings: Settings = runtime.settings
+    anthropic = "anthropic." in runtime.model
+    invoke = settings.wire == "invoke" or (settings.wire == "auto" and anthropic)
+    protocol = _INVOKE if invoke else _CONVERSE
+    edits: dict[str, Any] = {}
+    headers: Headers = ()
+    if invoke:
+        betas = _betas(request)
+        if betas:
+            edits["/anthropic_beta"] = betas
+        edits["/anthropic_version"] = settings.anthropic_version
+    if settings.guardrail is not None:
+        trace = "enabled" if settings.guardrail_trace else "disabled"
+        if invoke:
+            headers = (
+                ("x-amzn-bedrock-guardrailidentifier", settings.guardrail),
+                ("x-amzn-bedrock-guardrailversion", settings.guardrail_version),
+                ("x-amzn-bedrock-trace", trace.upper()),
+            )
+        else:
+            edits["/guardrailConfig"] = {
+                "guardrailIdentifier": settings.guardrail,
+                "guardrailVersion": settings.guardrail_version,
+                "trace": trace,
+            }
+    base = runtime.base_url.replace(_REGION, settings.region).rstrip("/")
+    stream = request.stream
+    return PreparedRequest(
+        url=f"{base}/model/{quote(runtime.model, safe='')}/{_PATHS[protocol, stream]}",
+        headers=(
+            ("content-type", "application/json"),
+            ("accept", "application/vnd.amazon.eventstream" if stream else "application/json"),
+            *headers,
+        ),
+        body=request.body_for(
+            protocol,
+            model=runtime.model,
+            provider=runtime.provider,
+            edits=edits or None,
+            target_flags=_flags(runtime.model, anthropic=anthropic),
+        ),
+        protocol=protocol,
+        transport=runtime.transport,
+        deadlines=runtime.deadlines,
+        signing=Signing(settings.region, "bedrock"),
+    )
+
+
+def _betas(request: Request) -> list[str]:
+    """Read the features that a Messages client asks for in a header: here they stand in the body."""
+    own = request.protocol == "anthropic_messages"
+    asked = (own and request.header("anthropic-beta")) or ""
+    return list(dict.fromkeys(name.strip() for name in asked.split(",") if name.strip()))
+
+
+def _flags(model: str, *, anthropic: bool) -> tuple[str, ...]:
+    if anthropic:
+        # No mark on the whole body, and no message of the system's inside the conversation.
+        return (*flags_of(model, "2023-06-01", cache=False), "no_system_messages")
+    return ("sampling", "no_adaptive_thinking", "no_effort", "no_strict", "no_cache_marks")
+
+
+def authorize(secret: Secret) -> Headers | AwsKeys:
+    """Sign with `ACCESS_KEY_ID:SECRET_ACCESS_KEY[:SESSION_TOKEN]`, or show a bearer key."""
+    parts = secret.reveal().split(":")
+    if len(parts) not in {2, 3}:
+        return bearer(secret)
+    return AwsKeys(parts[0], Secret(parts[1]), Secret(parts[2]) if parts[2:] else None)
+
+
+DEFINITION = ProviderDefinition(
+    kind="bedrock",
+    label="Amazon Bedrock",
+    base_url="https://bedrock-runtime.{region}.amazonaws.com",
+    authorize=authorize,
+    capabilities=(Capability("language_model", _CONVERSE, prepare),),
+    settings=Settings,
+    environment="AWS_BEARER_TOKEN_BEDROCK",
+)
