@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace import Decoder, Encoder
@@ -18,6 +19,7 @@ CONTENT_TYPES = {
     ".jsonl": "text/event-stream",
     ".json": "application/json",
     ".ndjson": "application/x-ndjson",
+    ".eventstream": "application/vnd.amazon.eventstream",
 }
 
 
@@ -48,18 +50,23 @@ class Case:
     def is_stream(self) -> bool:
         return self.content_type != "application/json"
 
-    @property
-    def event_end(self) -> bytes:
-        return b"\n" if self.content_type == "application/x-ndjson" else b"\n\n"
+    def ends(self) -> Iterator[int]:
+        """Where events end, but for the last."""
+        mark = b"\n" if self.content_type == "application/x-ndjson" else b"\n\n"
+        end = 0
+        while True:
+            if self.content_type.endswith("amazon.eventstream"):
+                end += int.from_bytes(self.body[end : end + 4])
+            else:
+                end = (self.body.find(mark, end) + len(mark)) or len(self.body)
+            if not len(mark) <= end < len(self.body):
+                return
+            yield end
 
     @functools.cached_property
     def halves(self) -> tuple[bytes, bytes] | None:
         """For a stream that fails when every client has got something of it: that much, and the rest."""
-        end = 0
-        while self.is_stream and "error" in self.direct:
-            end = self.body.find(self.event_end, end) + len(self.event_end)
-            if end in (len(self.event_end) - 1, len(self.body)):
-                break
+        for end in self.ends() if self.is_stream and "error" in self.direct else ():
             decoder = Decoder(self.protocol)
             events = decoder.feed(self.body[:end])
             # Of the three, this client is told of an answer's beginning last.

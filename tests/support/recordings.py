@@ -14,6 +14,8 @@ FAMILIES = {
     "mistral_chat": "openai_chat",
     "cohere_chat": "cohere_chat",
     "ollama_chat": "ollama_chat",
+    "bedrock_converse": "bedrock_converse",
+    "bedrock_invoke": "bedrock_invoke",
 }
 """Folder -> the protocol that its files are decoded as."""
 

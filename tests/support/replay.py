@@ -26,6 +26,8 @@ PROVIDERS = {
     "mistral_chat": 'kind = "mistral"',
     "cohere_chat": 'kind = "cohere"',
     "ollama_chat": 'kind = "ollama"',
+    "bedrock_converse": 'kind = "bedrock"\nsettings = { wire = "converse" }',
+    "bedrock_invoke": 'kind = "bedrock"\nsettings = { wire = "invoke" }',
 }
 """Whom a gateway can ask, and what tells of it in its row: a protocol, or a dialect of one."""
 HI = [{"role": "user", "content": "hi"}]

@@ -29,7 +29,7 @@ from headrace.config import (
 )
 from headrace.gateway import Gateway
 from headrace.plugins import ENTRY_POINT_GROUP
-from headrace.providers import anthropic, openai, openai_compatible
+from headrace.providers import anthropic, bedrock, openai, openai_compatible
 from headrace.registry import Registry
 from headrace.selectors import PROFILES
 from headrace.startup import check_selectors
@@ -44,6 +44,7 @@ TABLES = [
     ("## `[[routes]]`", RouteTable),
     ("Of `openai`:", openai.Settings),
     ("Of `anthropic`:", anthropic.Settings),
+    ("Of `bedrock`, where a credential", bedrock.Settings),
     ("Of `openai_compatible` and the vendors:", openai_compatible.Settings),
     ("## `[store]`", Store),
     ("## `[[keys]]`", Key),

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-PROTOCOLS = ["openai_chat", "openai_responses", "anthropic_messages", "ollama_chat"]
+PROTOCOLS = ["openai_chat", "openai_responses", "anthropic_messages", "bedrock_converse", "ollama_chat"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
