@@ -80,6 +80,7 @@ WRAPPERS: Final[dict[str, Wrapper]] = {
     "systemd-run": Wrapper(_values("-p --property -u --unit -E --setenv -M -H"), counts=True),
     "parallel": Wrapper(_values("-j --jobs -a --arg-file -I -N -n -L"), counts=True, tail=True),
     "entr": Wrapper(counts=True, tail=True),
+    "ld.so": Wrapper(_values("--library-path --preload --argv0 --audit --inhibit-rpath"), counts=True),
     "coproc": Wrapper(asks="it runs beside the rest of the line"),
 }
 """Words that end with another command line."""

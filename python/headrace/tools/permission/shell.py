@@ -6,24 +6,22 @@
    denies can see it.
 3. Wrappers (`env`, `sudo`, `xargs`, `sh -c`, `find -exec`, substitutions, here-documents) are looked through, to the
    depth `DEPTH`.
-4. A word is *known* only if every run of the line gives it this text: no variable, no glob, no substitution.
+4. A word that is not known (`words.py`) is never allowed by a rule.
 
 Never here: rules, decisions, the file system.
 """
 
 from __future__ import annotations
 
-import codecs
 import functools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.tools.permission.programs import HARMLESS_VARIABLES, NEUTRAL, SHELLS, TELLING, WRAPPERS
+from headrace.tools.permission.words import Word, WordReader, told_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tree_sitter import Node
 
 __all__ = ["Line", "Redirect", "Simple", "Word", "read_line"]
@@ -36,14 +34,13 @@ DEPTH: Final = 6
 
 HARMLESS: Final = re.compile(HARMLESS_VARIABLES)
 CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
-GLOB: Final = re.compile(r"[*?\[]")
-BRACE: Final = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 LATER_CODE: Final = re.compile(r"\$\(|`|\$\{")
 AWK_ACTS: Final = re.compile(r"\bsystem\b|\bgetline\b|[|>@]")
 SED_ACTS: Final = re.compile(
     r"(?:^|[;{}\n$/!,0-9])\s*[erwRW](?:\s|$)|[/|,#@!][gimpI0-9]*[ew][gimpI0-9]*\s*(?:$|[;}\n])"
 )
 SET_OPTIONS: Final = re.compile(r"[-+][euxo]+|pipefail|errexit|nounset|xtrace|--")
+LOADER: Final = re.compile(r"ld(-linux|-musl)?[\w.-]*\.so[.\d]*")
 DEVICE_SOCKET: Final = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/")
 
 STRUCTURE: Final = frozenset(
@@ -71,13 +68,6 @@ EXPRESSIONS: Final = frozenset(
         *("string_content", "ansi_c_string"),
     }
 )
-
-
-class Word(NamedTuple):
-    """One word. `text` is the best that is known of it, and all of it where `known`."""
-
-    text: str
-    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +132,16 @@ def _parser() -> Any:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-class _Reader:
+class _Reader(WordReader):
     """Walks a tree and collects. One for a line and all the lines inside it."""
 
     def __init__(self, home: str | None) -> None:
-        self.home = home
-        self.commands: list[Simple] = []
+        super().__init__(home)
         self.redirects: list[Redirect] = []
         self.hosts: list[str] = []
         self.doubts: dict[str, None] = {}
-        self.variables: dict[str, str] = {}
-        self.functions: set[str] = set()
         self.bases: list[str] = [""]
         self.depth = 0
-        self.source = b""
         #: What the command before wrote, where that is plain: what a shell after it would read.
         self.told = ""
 
@@ -230,7 +216,9 @@ class _Reader:
     def redirect(self, node: Node) -> Word | None:
         """Read one redirection; give the text that it feeds, if it is one."""
         if node.type == "herestring_redirect":
-            return self.only([word for child in node.named_children for word in self.words(child)])
+            word = self.only([word for child in node.named_children for word in self.words(child)])
+            self.told = word.text
+            return word
         if node.type == "heredoc_redirect":
             return self.heredoc(node)
         if node.type != "file_redirect":
@@ -340,6 +328,8 @@ class _Reader:
         if not argv[0].known:
             doubts = [*doubts, "which program it runs is not known"]
         texts = [word.text for word in argv]
+        if LOADER.fullmatch(name):
+            name = "ld.so"
         if name in WRAPPERS and not self.query(name, texts):
             self.wrapper(name, argv, doubts, piped=piped, fed=fed)
         elif name in SHELLS:
@@ -381,7 +371,7 @@ class _Reader:
         while at < len(argv):
             text = argv[at].text
             assigned = re.match(r"([A-Za-z_]\w*)=", text) if how.assigns else None
-            if not ended and text.startswith("-") and text != "-":
+            if not ended and text.startswith("-") and (text != "-" or name == "env"):
                 ended = text == "--"
                 split = _split_string(text, argv[at + 1 : at + 2]) if name == "env" else None
                 if split is not None:
@@ -491,11 +481,11 @@ class _Reader:
 
     def neutral(self, argv: list[Word], doubts: list[str]) -> None:
         name = argv[0].text
-        later = any(LATER_CODE.search(word.text) for word in argv[1:]) and name in ("test", "[", "printf")
+        later = any(LATER_CODE.search(word.text) for word in argv[1:]) and name != "echo"
         sets = name == "printf" and len(argv) > 1 and (argv[1].text.startswith("-v") or not argv[1].known)
         if later or sets:
             doubts = [*doubts, "it may set a variable or run code"]
-        self.told = " ".join(word.text for word in argv[1:]) if name in ("echo", "printf") else ""
+        self.told = told_by(argv)
         self.note(argv, doubts, neutral="/" not in name and not doubts)
 
     def options(self, argv: list[Word], doubts: list[str]) -> None:
@@ -504,9 +494,13 @@ class _Reader:
 
     def su(self, argv: list[Word], doubts: list[str]) -> None:
         self.note(argv[:1], doubts)
-        for at, word in enumerate(argv[:-1]):
-            if word.text in ("-c", "--command"):
+        for at, word in enumerate(argv):
+            if re.fullmatch(r"-[a-zA-Z]*c|--command", word.text) and argv[at + 1 :]:
                 self.inner(argv[at + 1], doubts)
+            elif word.text.startswith("--command="):
+                self.inner(Word(word.text.partition("=")[2], word.known), doubts)
+            elif word.text in ("-u", "--user") and argv[at + 2 :]:
+                self.run(argv[at + 2 + (argv[at + 2].text == "--") :], doubts)
 
     def flock(self, argv: list[Word], doubts: list[str]) -> None:
         at = 1
@@ -519,132 +513,6 @@ class _Reader:
             self.run(rest, doubts)
         else:
             self.note(argv, doubts)
-
-    # --- words
-
-    def raw(self, node: Node) -> str:
-        return self.source[node.start_byte : node.end_byte].decode("utf-8", "surrogatepass")
-
-    @staticmethod
-    def only(words: list[Word]) -> Word:
-        """Take several words as one, as where the shell does not split."""
-        return Word(" ".join(word.text for word in words), all(word.known for word in words))
-
-    def words(self, node: Node) -> list[Word]:
-        """Read a word. One that holds an unquoted variable may be several."""
-        parts = list(self.parts(node, quoted=False))
-        text = "".join(part.text for part in parts)
-        bare = "".join("\0" if part.quoted else part.text for part in parts)
-        known = all(part.known for part in parts)
-        if bare.startswith("~"):
-            user = bare[1:].partition("/")[0]
-            if user or self.home is None or "HOME" in self.variables:
-                known = False
-            else:
-                text = self.home + text[1:]
-        if (GLOB.search(bare) and bare not in ("[", "[[")) or BRACE.search(bare):
-            known = False
-        if any(not part.known and not part.quoted and re.search(r"\s", part.text) for part in parts):
-            return [Word(one, known=False) for one in text.split()] or [Word("", known=False)]
-        return [Word(text, known)]
-
-    def parts(self, node: Node, *, quoted: bool) -> Iterator[_Part]:
-        kind = node.type
-        if kind in ("word", "number", "variable_name", "test_operator"):
-            yield from _unescaped(self.raw(node))
-        elif kind == "raw_string":
-            yield _Part(self.raw(node)[1:-1], quoted=True)
-        elif kind == "ansi_c_string":
-            yield _ansi(self.raw(node)[2:-1])
-        elif kind in ("string", "translated_string"):
-            yield from self.string(node)
-        elif kind in ("concatenation", "command_name"):
-            yield from self.pieces(node, quoted=quoted)
-        elif kind in ("simple_expansion", "expansion"):
-            yield self.variable(node, quoted=quoted)
-        elif kind == "command_substitution":
-            yield self.substitution(node, quoted=quoted)
-        elif kind == "array":
-            yield from (part for child in node.named_children for part in self.parts(child, quoted=False))
-            yield _Part("", known=False)
-        else:
-            if node.is_named:
-                self.walk(node, piped=False)
-            yield _Part("", known=False, quoted=quoted)
-
-    def pieces(self, node: Node, *, quoted: bool) -> Iterator[_Part]:
-        """Read the parts of one word. What the tree leaves between two of them is text of the word."""
-        at = node.start_byte
-        for child in node.children:
-            if child.start_byte > at:
-                yield from _unescaped(self.source[at : child.start_byte].decode("utf-8", "replace"))
-            yield from self.parts(child, quoted=quoted) if child.is_named else _unescaped(self.raw(child))
-            at = child.end_byte
-
-    def string(self, node: Node) -> Iterator[_Part]:
-        """Read a text in double quotes: what lies between its expansions is text."""
-        at, end = node.start_byte + len(self.raw(node).partition('"')[0]) + 1, node.end_byte - 1
-        for child in node.named_children:
-            if child.type == "string_content":
-                continue
-            yield _Part(_in_quotes(self.source[at : child.start_byte]), quoted=True)
-            yield from (one._replace(quoted=True) for one in self.parts(child, quoted=True))
-            at = child.end_byte
-        yield _Part(_in_quotes(self.source[at:end]), quoted=True)
-
-    def variable(self, node: Node, *, quoted: bool) -> _Part:
-        names = [child for child in node.named_children if child.type == "variable_name"]
-        for child in node.named_children:
-            if child.type != "variable_name":
-                self.walk(child, piped=False)
-        name = self.raw(names[0]) if names else ""
-        plain = self.raw(node) in (f"${name}", f"${{{name}}}")
-        if plain and name == "HOME" and self.home is not None and name not in self.variables:
-            return _Part(self.home, quoted=quoted)
-        text = " " if name == "IFS" else self.variables.get(name, "")
-        return _Part(text, known=False, quoted=quoted)
-
-    def substitution(self, node: Node, *, quoted: bool) -> _Part:
-        """Read `$(...)`. Of a plain `echo` the output is known well enough to be denied by."""
-        before = len(self.commands)
-        self.walk(node, piped=False)
-        ran = self.commands[before:]
-        text = ""
-        if len(ran) == 1 and ran[0].words[:1] in (("echo",), ("printf",)):
-            text = " ".join(word for word in ran[0].words[1:] if word not in ("-n", "-e", "%s"))
-        return _Part(text, known=False, quoted=quoted)
-
-
-class _Part(NamedTuple):
-    text: str
-    known: bool = True
-    quoted: bool = False
-
-
-def _unescaped(text: str) -> Iterator[_Part]:
-    for at, piece in enumerate(re.split(r"\\(\n|.)", text, flags=re.DOTALL)):
-        if at % 2 == 0:
-            yield _Part(piece)
-        elif piece != "\n":
-            yield _Part(piece, quoted=True)
-
-
-def _in_quotes(raw: bytes) -> str:
-    return re.sub(r'\\(["\\$`\n])', lambda found: found[1].strip("\n"), raw.decode("utf-8", "replace"))
-
-
-def _ansi(text: str) -> _Part:
-    """Read `$'...'`. Of its escapes, those that Python reads alike."""
-    if re.search(r"\\(?:[^abefnrtvxEuU0-7\\'\"?]|$)", text):
-        return _Part(text, known=False, quoted=True)
-    text = re.sub(r"\\e|\\E", r"\\x1b", text).replace("\\?", "?")
-    text = re.sub(r"\\x([0-9a-fA-F])(?![0-9a-fA-F])", r"\\x0\1", text)
-    text = re.sub(r"\\u([0-9a-fA-F]{1,4})", lambda found: rf"\u{found[1]:0>4}", text)
-    try:
-        with_escapes = codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")
-    except UnicodeDecodeError:
-        return _Part(text, known=False, quoted=True)
-    return _Part(with_escapes, quoted=True)
 
 
 def _split_string(text: str, following: list[Word]) -> str | None:
@@ -702,7 +570,7 @@ SPECIAL: Final = {
     **dict.fromkeys(NEUTRAL, _Reader.neutral),
     **dict.fromkeys(("cd", "pushd"), _Reader.change_directory),
     **dict.fromkeys(("fd", "fdfind"), _Reader.fd),
-    **dict.fromkeys(("su", "runuser"), _Reader.su),
+    **dict.fromkeys(("su", "runuser", "script"), _Reader.su),
     "alias": _Reader.alias,
     "eval": _Reader.evaluate,
     "find": _Reader.find,
