@@ -47,7 +47,7 @@ from headrace.tools.permission.policy import Decision, Mode, Policy
 from headrace.tools.redact import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from headrace.log.payloads import ArtifactRef, Grant, ObservationCode, Payload, PermissionAnswer, Phase
     from headrace.tools.execution import Limits as CommandLimits
@@ -141,6 +141,8 @@ class ToolRuntime:
         self._view_bytes = view_bytes
         self._new_id, self._now_ms = new_id, now_ms
         self._results: dict[str, asyncio.Future[ToolObserved]] = {}
+        self._before_us: dict[str, ToolObserved] = {}
+        self._in_doubt: set[str] = set()
         self._running: dict[str, asyncio.Task[Any]] = {}
 
     @property
@@ -157,6 +159,15 @@ class ToolRuntime:
             raise ValueError(f"mode: the policy does not let {mode} be used")
         self._mode = mode
 
+    def restore(self, observed: Iterable[ToolObserved], in_doubt: Iterable[str] = ()) -> None:
+        """Take what a log has, before a run goes on: what was observed is not run again.
+
+        - `in_doubt`: intents of which an execution started and has no end. They are never run again either; their
+          observation says so.
+        """
+        self._before_us.update((one.intent_id, one) for one in observed)
+        self._in_doubt.update(in_doubt)
+
     def interrupt(self, intent_id: str | None = None) -> bool:
         """End one call, or all under way, each with the observation `cancelled`. Tells whether there was one."""
         found = [name for name in self._running if intent_id in (None, name)]
@@ -170,6 +181,9 @@ class ToolRuntime:
         Raises what `record` raises: then the log is not to be trusted with more, and nothing more is done.
         If cancelled: nothing is left running, and the observation is recorded, with the code `cancelled`.
         """
+        before_us = self._before_us.get(intent.intent_id)
+        if before_us is not None:
+            return before_us
         known = self._results.get(intent.intent_id)
         if known is not None:
             return await asyncio.shield(known)
@@ -216,6 +230,9 @@ class ToolRuntime:
         return await self._observe(intent, "ask", "cancelled", "It was cancelled before it was started.")
 
     async def _steps(self, intent: ToolIntent) -> ToolObserved:
+        if intent.intent_id in self._in_doubt:
+            words = "It was started before, and nobody saw its end: what it did is not known. It is not run again."
+            return (await _surely(self._observe(intent, "execute", "in_doubt", words)))[0]
         try:
             entry, value = self._look(intent)
             call = await self._prepare(intent, entry, value)

@@ -1,4 +1,4 @@
-"""P2, P13: a provider proposes and the system executes. Checked on the sources, and on a stream that runs."""
+"""P2, P13: a provider proposes and the system executes. Checked on its sources, and on a stream that runs."""
 
 import ast
 import json
