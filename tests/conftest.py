@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import pathlib
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+from tests.support.postgres import Postgres, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # A busy machine is no finding, and a test that fails by chance helps nobody: the same examples each time. Who looks for
 # more says `--hypothesis-profile=search`.
@@ -31,3 +37,13 @@ def shared() -> pathlib.Path:
     if not (path / "recordings").is_dir():
         pytest.skip("NO RECORDINGS: they are looked for beside the repository (../shared) or at HEADRACE_SHARED")
     return path
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A running server, one for the session."""
+    pytest.importorskip("asyncpg", reason="NO ASYNCPG: pip install 'headrace[postgres]'")
+    with running() as server:
+        if server is None:
+            pytest.skip("NO POSTGRESQL: neither /usr/lib/postgresql/*/bin nor the path has initdb")
+        yield server

@@ -1,4 +1,4 @@
-"""The stores that one suite holds for, and a PostgreSQL for them."""
+"""The stores that one suite holds for."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.postgres import Postgres, running
-
 if TYPE_CHECKING:
     import pathlib
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 STORES = ("memory", "sqlite", "postgresql")
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A running server, one for the session."""
-    pytest.importorskip("asyncpg", reason="NO ASYNCPG: pip install 'headrace[postgres]'")
-    with running() as server:
-        if server is None:
-            pytest.skip("NO POSTGRESQL: neither /usr/lib/postgresql/*/bin nor the path has initdb")
-        yield server
 
 
 @pytest.fixture(params=STORES)

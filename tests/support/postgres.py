@@ -75,6 +75,11 @@ class Postgres:
         url = f"postgresql://headrace@127.0.0.1:{self.port}/postgres"
         subprocess.run([self._bin / "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-c", text, url], check=True)
 
+    def is_up(self) -> bool:
+        """Whether it answers."""
+        command = [self._bin / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, check=False).returncode == 0
+
     def stop(self) -> None:
         """End the server at once, as a crash would."""
         self._control("stop", "-m", "immediate")
