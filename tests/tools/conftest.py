@@ -10,6 +10,8 @@ import pytest
 
 from headrace.log.payloads import ArtifactRef, PermissionAnswer, ToolIntent
 from headrace.tools.builtin import builtin_tools
+from headrace.tools.definition import Outcome, Prepared, ToolSpec
+from headrace.tools.permission import Other
 from headrace.tools.redact import Redactor
 from headrace.tools.runtime import ToolRuntime
 from headrace.tools.sandbox import Found, SandboxExecutor
@@ -96,6 +98,37 @@ class Bench:
         return b"\n".join(
             [*(fact.to_json() for fact in self.facts), *self.artifacts.values(), *(q.to_json() for q in self.questions)]
         )
+
+
+class Spy:
+    """A tool that does what it is told, and counts."""
+
+    def __init__(self, *, name="spy__it", run=None, prepare=None, effects=("execute",), timeout_s=5.0, acts=None):
+        self.spec = ToolSpec(
+            name=name,
+            description="Does what a test wants.",
+            schema='{"type": "object", "properties": {"x": {"type": "integer"}}, "additionalProperties": false}',
+            effects=effects,
+            executor="spy",
+            timeout_s=timeout_s,
+        )
+        self.acts = (Other(effects[0]),) if acts is None else acts
+        self.prepared, self.runs = 0, 0
+        self._run, self._prepare = run, prepare
+
+    async def prepare(self, value):
+        self.prepared += 1
+        if self._prepare is not None:
+            self._prepare()
+
+        async def run(output):
+            self.runs += 1
+            if self._run is not None:
+                return await self._run(output)
+            output.write(b"done")
+            return Outcome()
+
+        return Prepared(normalised=value, acts=self.acts, run=run, summary="spy")
 
 
 @pytest.fixture

@@ -11,42 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.log.payloads import PermissionAnswer
-from headrace.tools.definition import Outcome, Prepared, RefusedError, ToolSpec
+from headrace.tools.definition import Outcome, RefusedError
 from headrace.tools.hooks import HookAnswer
-from headrace.tools.permission import Connect, Layer, Open, Other, Policy, Rule
+from headrace.tools.permission import Connect, Layer, Open, Policy, Rule
 from headrace.tools.runtime import intent_digest
-from tests.tools.conftest import Bench
-
-
-class Spy:
-    """A tool that does what it is told, and counts."""
-
-    def __init__(self, *, name="spy__it", run=None, prepare=None, effects=("execute",), timeout_s=5.0, acts=None):
-        self.spec = ToolSpec(
-            name=name,
-            description="Does what a test wants.",
-            schema='{"type": "object", "properties": {"x": {"type": "integer"}}, "additionalProperties": false}',
-            effects=effects,
-            executor="spy",
-            timeout_s=timeout_s,
-        )
-        self.acts = (Other(effects[0]),) if acts is None else acts
-        self.prepared, self.runs = 0, 0
-        self._run, self._prepare = run, prepare
-
-    async def prepare(self, value):
-        self.prepared += 1
-        if self._prepare is not None:
-            self._prepare()
-
-        async def run(output):
-            self.runs += 1
-            if self._run is not None:
-                return await self._run(output)
-            output.write(b"done")
-            return Outcome()
-
-        return Prepared(normalised=value, acts=self.acts, run=run, summary="spy")
+from tests.tools.conftest import Bench, Spy
 
 
 def spied(project, spy, **more):
@@ -242,6 +211,23 @@ def test_the_same_intent_is_run_once(project):
         assert first == second == await bench.runtime.run(intent)
         assert spy.runs == 1
         assert bench.types.count("tool.observed") == 1
+
+    asyncio.run(main())
+
+
+def test_what_a_log_has_is_not_run_again(project):
+    async def main():
+        spy = Spy()
+        bench = spied(project, spy)
+        seen, doubtful = bench.intent("spy__it", {}), bench.intent("spy__it", {})
+        first = await bench.runtime.run(seen)
+        again = spied(project, spy)
+        again.runtime.restore([first], in_doubt=[doubtful.intent_id])
+        assert await again.runtime.run(seen) == first
+        assert again.facts == []
+        observed = await again.runtime.run(doubtful)
+        assert (observed.phase, observed.code, again.types) == ("execute", "in_doubt", ["tool.observed"])
+        assert spy.runs == 1
 
     asyncio.run(main())
 
@@ -476,6 +462,87 @@ def test_t1_whenever_it_is_cancelled_there_is_one_observation_and_no_start_witho
 
     root = tmp_path_factory.mktemp("work")
     asyncio.run(main())
+
+
+KINDS = {
+    "spy__fine": ("{}", {}),
+    "spy__wrong": ('{"x": "a"}', {}),
+    "spy__cut": ('{"x": ', {}),
+    "spy__no": ("{}", {"prepare": refused()}),
+    "spy__fails": ("{}", {"run": fails}),
+    "spy__slow": ("{}", {"run": sleeps, "timeout_s": 0.01}),
+    "spy__nothing": (None, {}),
+}
+
+
+@given(
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(sorted(KINDS)),
+            st.sampled_from(["allow", "deny"]),
+            st.sampled_from(["run", "twice", "cancel", "interrupt"]),
+            st.integers(0, 25),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    mode=st.sampled_from(["default", "headless", "danger-bypass", "plan"]),
+    hook=st.sampled_from([None, "allow", "ask", "deny"]),
+)
+@settings(max_examples=80)
+def test_t1_whatever_happens_at_once_each_intent_has_one_observation(tmp_path_factory, calls, mode, hook):
+    async def one(bench, call, answers):
+        name, answer, how, turns = call
+        intent = bench.intent(name, KINDS[name][0] or "{}")
+        answers[intent.intent_id] = answer
+        task = asyncio.ensure_future(bench.runtime.run(intent))
+        twin = asyncio.ensure_future(bench.runtime.run(intent)) if how == "twice" else None
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if how == "cancel":
+            task.cancel()
+        elif how == "interrupt":
+            bench.runtime.interrupt(intent.intent_id)
+        await asyncio.wait([task, *([twin] if twin else [])])
+        if twin:
+            assert twin.result() == task.result()
+        return intent.intent_id, how == "cancel" and turns == 0
+
+    async def main():
+        answers = {}
+        spies = {name: Spy(name=name, **more) for name, (text, more) in KINDS.items() if text is not None}
+        hooks = [] if hook is None else [Hook(HookAnswer(hook, "because"))]
+
+        def answer(question):
+            return answers[question.intent_id]
+
+        bench = Bench(root, handlers=spies.values(), tools=False, before=hooks, mode=mode, answer=answer)
+        ids = await asyncio.gather(*(one(bench, call, answers) for call in calls))
+        for intent_id, may_be_none in ids:
+            holds_for_one([fact for fact in bench.facts if fact.intent_id == intent_id], may_be_none=may_be_none)
+        assert {fact.intent_id for fact in bench.facts} <= set(answers)
+        assert sum(spy.runs for spy in spies.values()) <= bench.types.count("tool.execution.started")
+
+    root = tmp_path_factory.mktemp("work")
+    asyncio.run(main())
+
+
+def holds_for_one(facts, *, may_be_none):
+    """What holds for the facts of one intent, whatever happened."""
+    types = [fact.type for fact in facts]
+    if may_be_none and not types:
+        return
+    assert types.count("tool.observed") == 1
+    assert types[-1] == "tool.observed"
+    assert types.count("tool.execution.started") == types.count("tool.execution.finished") <= 1
+    if "tool.execution.started" not in types:
+        assert facts[-1].code not in ("ok", "tool_error", "timeout")
+        return
+    at = types.index("tool.execution.started")
+    assert [fact.decision for fact in facts[:at] if fact.type == "permission.decided"] == ["allow"]
+    assert facts[0].type == "tool.validated"
+    assert facts[0].ok
+    assert facts[-1].execution_id == facts[at].execution_id
 
 
 # --- output

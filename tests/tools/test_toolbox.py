@@ -8,7 +8,7 @@ import pytest
 
 from headrace.tools.definition import Manifest, ToolSpec
 from headrace.tools.toolbox import Toolbox
-from tests.tools.test_runtime import Spy
+from tests.tools.conftest import Spy
 
 
 def spec(**changes):
