@@ -27,7 +27,7 @@ async def later(request):
 def boxed(led, executor):
     workspace = Workspace(str(led.folder), durable=False)
     box = Toolbox(builtin_tools(workspace, executor=executor, environment=environment_for(os.environ)))
-    return BoxedTools(box, log=led.log, run_id="r1", root=workspace.root, tier=executor.tier)
+    return BoxedTools(box, log=led.log, run_id="r1", reads=workspace.reads, root=workspace.root, tier=executor.tier)
 
 
 def task():
@@ -92,5 +92,26 @@ def test_a_question_outlives_its_process_and_a_cancelled_command_leaves_nothing(
             run.cancel_step()
             assert (await leading).status == "finished"
             assert [one.code for one in await led.values("tool.observed")] == ["cancelled"]
+
+    asyncio.run(act())
+
+
+def test_t3_a_file_that_was_read_before_a_resume_may_be_edited_after_it(tmp_path):
+    (tmp_path / "answer.txt").write_text("the answer is 41\n")
+    script = [
+        h.calls({"path": "answer.txt"}, tool="read_file"),
+        h.calls({"path": "answer.txt", "old": "41", "new": "42"}, tool="edit"),
+        h.says("It is mended."),
+    ]
+
+    async def act():
+        executor = SandboxExecutor("C")
+        async with Led(tmp_path, *script) as led:
+            state = await led.lead(await led.begin(), tools=boxed(led, executor), ask=later).go()
+            assert (state.status, state.reason) == ("paused", "asked")
+            state = await led.lead(await resume(led.log, "r1"), tools=boxed(led, executor), ask=allow).go()
+            assert state.status == "finished"
+            assert [one.code for one in await led.values("tool.observed")] == ["ok", "ok"]
+            assert (tmp_path / "answer.txt").read_text() == "the answer is 42\n"
 
     asyncio.run(act())

@@ -28,12 +28,16 @@ class BoxedTools:
     - `log`, `run_id`: where large contents are kept, and for which run.
     - `options`: what the tool runtime takes beside the toolbox and what the loop gives it: `policy`, `mode`, `root`,
       `tier`, `redactor`, `before`, `after`, `view_bytes`.
+    - `reads`: the workspace's, to be filled with what the run read before: an edit after a resume needs it.
     """
 
-    def __init__(self, toolbox: Toolbox, *, log: EventLog, run_id: str, **options: Any) -> None:
+    def __init__(
+        self, toolbox: Toolbox, *, log: EventLog, run_id: str, reads: dict[str, str] | None = None, **options: Any
+    ) -> None:
         self._toolbox = toolbox
         self._log = log
         self._run_id = run_id
+        self._reads = reads
         self._options = options
         self._runtime: ToolRuntime | None = None
         self._record: RecordFact | None = None
@@ -68,6 +72,8 @@ class BoxedTools:
             now_ms=self._now_ms,
             **self._options,
         )
+        if self._reads is not None:
+            self._reads.update(state.read_hashes)
         grants.restore(state.grants, runtime.policy.hash, self._now_ms())
         return runtime
 
