@@ -20,7 +20,7 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["CLASSES", "Payload", "PayloadError", "Value", "decode", "register"]
+__all__ = ["CLASSES", "Payload", "PayloadError", "Value", "decode", "readers", "register"]
 
 
 class PayloadError(HeadraceError):
@@ -43,7 +43,7 @@ class Value:
         - Raises `PayloadError`: a field is missing or not known, or is not of this shape.
         """
         try:
-            for name, read in _nested(cls):
+            for name, read in readers(cls):
                 if name in data:
                     data = {**data, name: read(data[name])}
             return cls(**data)
@@ -135,7 +135,7 @@ def _member(item: Any) -> Any:
 
 #: What a value's class says of its fields, worked out once. It holds classes only, never data.
 _LAYOUTS: dict[type, tuple[tuple[str, Any], ...]] = {}
-_NESTED: dict[type, tuple[tuple[str, Callable[[Any], Any]], ...]] = {}
+_READERS: dict[type, tuple[tuple[str, Callable[[Any], Any]], ...]] = {}
 
 
 def _layout(cls: type) -> tuple[tuple[str, Any], ...]:
@@ -150,16 +150,16 @@ def _default(spec: Any) -> Any:
     return spec.default_factory() if spec.default_factory is not MISSING else spec.default
 
 
-def _nested(cls: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+def readers(cls: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """Find the fields whose JSON form is not their Python form: tuples and values."""
-    known = _NESTED.get(cls)
+    known = _READERS.get(cls)
     if known is None:
         from typing import get_type_hints
 
         hints = get_type_hints(cls)
         pairs = ((spec.name, _reader(hints[spec.name])) for spec in fields(cls))
         known = tuple((name, reader) for name, reader in pairs if reader is not None)
-        _NESTED[cls] = known
+        _READERS[cls] = known
     return known
 
 

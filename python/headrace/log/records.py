@@ -158,22 +158,26 @@ def checked(records: Iterable[Record], run_id: str, *, head: tuple[int, bytes] |
     """
     chain = genesis(run_id)
     seq = epoch = 0
+    last = head[0] if head is not None else None
     for record in records:
         seq += 1
-        if record.seq != seq:
-            raise TamperedError(run_id, seq, f"is missing: event {record.seq} stands in its place")
-        if head is not None and seq > head[0]:
-            raise TamperedError(run_id, seq, f"stands behind the head, which is event {head[0]}")
-        if record.run_id != run_id:
-            raise TamperedError(run_id, seq, f"belongs to the run {record.run_id}")
-        if record.payload is not None and sha256((record.salt or b"") + record.payload).digest() != record.digest:
+        run, at, id_, at_ms, written_by, type_, version, key, salt, digest, linked, payload = record
+        if at != seq:
+            raise TamperedError(run_id, seq, f"is missing: event {at} stands in its place")
+        if last is not None and seq > last:
+            raise TamperedError(run_id, seq, f"stands behind the head, which is event {last}")
+        if run != run_id:
+            raise TamperedError(run_id, seq, f"belongs to the run {run}")
+        if payload is not None and sha256((salt or b"") + payload).digest() != digest:
             raise TamperedError(run_id, seq, "its payload is not the one of its digest")
-        chain = link(chain, record)
-        if chain != record.chain:
+        # As `link` does: a call less for each of a hundred thousand.
+        envelope = f"{run}\n{at}\n{id_}\n{at_ms}\n{written_by}\n{type_}\n{version}\n{key}\n"
+        chain = sha256(chain + envelope.encode() + digest).digest()
+        if chain != linked:
             raise TamperedError(run_id, seq, "does not follow from the event before it: its envelope was changed")
-        if record.epoch < epoch:
-            raise TamperedError(run_id, seq, f"its writer (epoch {record.epoch}) was fenced by epoch {epoch}")
-        epoch = record.epoch
+        if written_by < epoch:
+            raise TamperedError(run_id, seq, f"its writer (epoch {written_by}) was fenced by epoch {epoch}")
+        epoch = written_by
         yield record
     if head is not None and (seq, chain) != head:
         if seq < head[0]:

@@ -149,8 +149,9 @@ class State:
 
         - Raises `IllegalEventError`: it cannot follow; nothing was taken in. `PayloadError`: it cannot be read.
         """
-        if record.seq != self.head + 1:
-            raise IllegalEventError(f"event {record.seq} does not follow event {self.head}")
+        seq = record.seq
+        if seq != self.head + 1:
+            raise IllegalEventError(f"event {seq} does not follow event {self.head}")
         payload = record.value()
         if payload is None:
             self.erased += 1
@@ -159,9 +160,9 @@ class State:
             self.last_ms = record.at_ms
             take = _TAKE.get(type(payload))
             if take is not None:
-                take(self, payload, record.seq)
+                take(self, payload, seq)
         self.run_id = record.run_id
-        self.head = record.seq
+        self.head = seq
 
     def to_json(self) -> bytes:
         """Give the state as canonical JSON: a snapshot, and what two folds are compared by."""
