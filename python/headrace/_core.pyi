@@ -56,8 +56,10 @@ __all__ = [
     "Usage",
     "code_lists",
     "error_reply",
+    "float_array",
     "filter_response_headers",
     "sandbox_probe",
+    "pack_floats",
     "toml_document",
     "translate_request",
     "ed25519_public",
@@ -802,6 +804,8 @@ class ScriptedRef:
 def code_lists() -> list[tuple[str, list[str]]]: ...
 def error_reply(client_protocol: Protocol, event: ProviderErrorEvent) -> tuple[int, list[tuple[str, str]], bytes]: ...
 def filter_response_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]: ...
+def float_array(data: bytes) -> bytes: ...
+def pack_floats(body: bytes) -> bytes: ...
 def toml_document(
     text: str,
 ) -> tuple[

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.capabilities import ReadError, changed, embeddings, fetch, forms, images, rerank, search
 from headrace.errors import BadRequestError, ProviderError, UnsupportedFeature
-from headrace.requests import Answer, Gathered, PreparedRequest, Refusal, Relay, Request, RuntimeMap
+from headrace.requests import Answer, Deferred, Gathered, PreparedRequest, Refusal, Relay, Request, RuntimeMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +34,8 @@ CLIENT: Final = "openai_chat"
 LOSS_LIMIT: Final = 1024
 #: Where an OpenAI-like body tells its cost: near its end, and never longer.
 USAGE_TAIL: Final = 2048
+#: Bytes of an answer from which on reading it is another thread's: the event loop decides for everybody.
+LARGE: Final = 128 << 10
 #: A request's fields that are no provider's: whom to ask, and how the client wants the answer.
 _OURS: Final = frozenset({"model", "stream", "encoding", "return_documents", "extra"})
 
@@ -158,17 +160,26 @@ class Opened:
         """
         return None if self.wire.read_event is None else _guarded(self.wire.read_event, self.call.request, data)
 
-    def answer(self, gathered: Gathered, *, now: int) -> Answer | Refusal:
+    def answer(self, gathered: Gathered, *, now: int) -> Deferred[Answer | Refusal]:
         """Make a client's answer of the provider's.
 
         - `now`: seconds since the Unix epoch.
         """
+        body = gathered.body
+        if self._own and not self.call.streams:
+            tokens = _tail_usage(body)
+            return Answer(body=body, headers=self._losses(), input_tokens=tokens[0], output_tokens=tokens[1])
+        return self._read(body, now) if len(body) < LARGE else self._read_aside(body, now)
+
+    async def _read_aside(self, body: bytes, now: int) -> Answer | Refusal:
+        import asyncio
+
+        return await asyncio.to_thread(self._read, body, now)
+
+    def _read(self, raw: bytes, now: int) -> Answer | Refusal:
         call = self.call
-        if self._own and not call.streams:
-            tokens = _tail_usage(gathered.body)
-            return Answer(body=gathered.body, headers=self._losses(), input_tokens=tokens[0], output_tokens=tokens[1])
         try:
-            result = self.result(gathered.body)
+            result = self.result(raw)
             if call.streams:
                 edit = call.operation == "image_edits"
                 body, kind = images.render_stream(result, now=now, edit=edit), "text/event-stream"

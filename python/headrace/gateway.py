@@ -227,7 +227,7 @@ class Gateway:
             raise KeyError(token)
         return opened
 
-    def read(self, gathered: Gathered) -> Answer | Refusal:
+    def read(self, gathered: Gathered) -> Deferred[Answer | Refusal]:
         """Say what the client of a running call gets of the provider's answer.
 
         - Raises `KeyError`: no such call is running.

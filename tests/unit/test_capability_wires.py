@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace._bridge import float_array, pack_floats
 from headrace.capabilities import (
     CallUsage,
     Embedding,
@@ -49,6 +50,19 @@ def test_a_vector_is_the_same_by_numbers_and_by_base64(numbers):
     assert len(by_text) == len(numbers)
     # What a client reads of either is the same, too.
     assert json.loads(json.dumps(by_text.tolist())) == by_numbers.tolist()
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=32, max_size=80), st.booleans())
+def test_packed_numbers_are_those_that_python_reads(numbers, spaced):
+    raw = json.dumps({"a": ["x", numbers], "b": [1, 2]}, indent=1 if spaced else None).encode()
+    made = json.loads(pack_floats(raw))
+    assert (Vector.from_base64(made["a"][1]), made["b"]) == (Vector.of(numbers), [1, 2])
+    assert Vector.of(json.loads(float_array(Vector.of(numbers).data))) == Vector.of(numbers)
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_json_is_packed_to_itself(raw):
+    assert pack_floats(raw) == raw
 
 
 @given(st.lists(st.integers(-128, 127), min_size=1), st.sampled_from(["int8", "binary"]))

@@ -16,6 +16,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
+from headrace._bridge import float_array
 from headrace.capabilities._values import UNKNOWN, CallUsage, Fields
 from headrace.errors import BadRequestError
 
@@ -204,7 +205,9 @@ def render(request: EmbedRequest, result: EmbedResult) -> bytes:
     as_text = request.encoding == "base64"
 
     def one(vector: Vector) -> Any:
-        return vector.base64() if as_text else vector.tolist()
+        if as_text:
+            return vector.base64()
+        return orjson.Fragment(float_array(vector.data)) if vector.dtype == "float" else vector.tolist()
 
     data = []
     for item in result.embeddings:

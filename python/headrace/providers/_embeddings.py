@@ -2,7 +2,7 @@
 
 1. One reader for all answers: it goes by their shape, since vendors copy each other's.
 2. The place of a vector is its `index` where it has one, else where it stands.
-3. Floats are asked for as base64 where the vendor has it: the vectors then never are Python numbers.
+3. Floats are asked for as base64 where the vendor has it, and packed where it has not: they never are Python numbers.
 
 Never here: a row of a configuration, a socket.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace._bridge import pack_floats
 from headrace.capabilities import Embedding, EmbedResult, ReadError, Vector
 from headrace.errors import UnsupportedFeature
 from headrace.plugins import Capability
@@ -168,8 +169,9 @@ def _ollama(runtime: RuntimeMap, asked: EmbedRequest) -> PreparedRequest:
 
 def read(asked: EmbedRequest, body: bytes) -> EmbedResult:
     """Read an answer of any of these vendors."""
-    whole = loads(body)
     dtype = asked.dtype
+    # Numbers become bytes before Python sees them.
+    whole = loads(pack_floats(body) if dtype == "float" else body)
     if isinstance(whole, dict) and (error := whole.get("error")) and "data" not in whole:
         raise ReadError("unknown", "the provider answered with an error" if error else "")
     made = {}

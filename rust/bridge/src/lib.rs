@@ -13,6 +13,7 @@ mod sandbox;
 mod scripted;
 mod text;
 mod toml;
+mod vectors;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
@@ -53,4 +54,6 @@ mod _core {
     use crate::scripted::ScriptedRef;
     #[pymodule_export]
     use crate::toml::toml_document;
+    #[pymodule_export]
+    use crate::vectors::{float_array, pack_floats};
 }

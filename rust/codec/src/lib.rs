@@ -20,6 +20,7 @@ pub mod json;
 pub mod limits;
 pub mod loss;
 pub mod normalize;
+pub mod numbers;
 mod offsets;
 pub mod pipeline;
 pub mod request;

@@ -26,6 +26,10 @@ pub const KEPT_BUFFER: usize = 8 << 10;
 /// Largest whole JSON body (a request without streaming), in bytes: as for a frame.
 pub const MAX_BODY: usize = 64 << 20;
 
+/// Numbers from which on an array is a vector worth packing: the shortest embeddings have 64, and what else answers hold
+/// (token counts, spans) is far below. A shorter one stays as it is.
+pub const PACKED_LEAST: usize = 32;
+
 /// Calls of one response. Ten thousand is past any recorded response by a factor of a hundred.
 /// Beyond it the stream ends with `stream_interrupted`.
 pub const MAX_CALLS: usize = 16_384;

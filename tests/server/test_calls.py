@@ -177,6 +177,18 @@ def test_another_vendors_vectors_are_the_same_in_both_encodings(numbers):
         assert gateway.seen().json()["input_type"] == "query"
 
 
+def test_a_large_answer_is_read_aside_and_stays_exact():
+    one = [float(f"{(at % 97) / 97 - 0.5:.7f}") for at in range(1536)]
+    wanted = list(struct.unpack("<1536f", struct.pack("<1536f", *one)))
+    with told({"/voyage/embeddings": Reply.json(embedding_list([one] * 30))}) as gateway, gateway.sdk() as client:
+        packed = client.embeddings.create(model="voyage/v", input=["a"] * 30)
+        numbers = client.embeddings.create(model="voyage/v", input=["a"] * 30, encoding_format="float")
+        assert packed.data[29].embedding == wanted
+        assert struct.pack("<1536f", *numbers.data[29].embedding) == struct.pack("<1536f", *one)
+        assert packed.usage.prompt_tokens == 7
+        gateway.settled()
+
+
 def test_a_failed_attempt_is_followed_by_the_next_member():
     limited = Reply.json({"error": {"message": f"slow down, {CANARY}"}}, status=429, headers=[("retry-after", "60")])
     with told({"/v1/embeddings": [limited, Reply.json(embedding_list(VECTORS[:1]))]}) as gateway:
