@@ -8,7 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.tools.known_secrets import known_secrets
 from headrace.tools.redact import Redactor
+from headrace.tools.workspace import Workspace
 
 CANARY = "sk-canary/9f3+b8 &é1x"
 RAW = CANARY.encode()
@@ -109,3 +111,31 @@ def test_a_stream_holds_back_no_more_than_the_longest_form():
         given_back = len(stream.feed(b"x" * 1000))
     assert given_back == 1000
     assert len(stream.finish()) == redactor.longest < 500
+
+
+def test_secrets_are_known_from_the_configuration_the_environment_and_env_files(tmp_path):
+    (tmp_path / ".env").write_text(
+        "API_KEY='in-the-file-1'\nMODE=development\nexport DB_PASSWORD=in-the-file-2 # why\n"
+    )
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service/.env.local").write_text("URL=postgres://me:in%2Dan%2Daddress@host/db\n")
+    (tmp_path / "linked").symlink_to("service")
+    environ = {
+        "ACME_TOKEN": "in-the-environment",
+        "PWD": "/somewhere/else",
+        "PATH": "/usr/bin",
+        "KEYBOARD": "us-international",
+    }
+    found = known_secrets({"acme/first": "configured-key"}, environ, Workspace(tmp_path))
+    assert found == {
+        "acme/first": "configured-key",
+        "environment ACME_TOKEN": "in-the-environment",
+        ".env API_KEY": "in-the-file-1",
+        ".env DB_PASSWORD": "in-the-file-2",
+        "service/.env.local URL": "in%2Dan%2Daddress",
+        "service/.env.local URL decoded": "in-an-address",
+    }
+    text, count = Redactor(found).text((tmp_path / ".env").read_text())
+    assert count == 2
+    assert "in-the-file" not in text
+    assert "MODE=development" in text

@@ -15,6 +15,7 @@ from headrace.tools.definition import Outcome, RefusedError
 from headrace.tools.hooks import HookAnswer
 from headrace.tools.permission import Connect, Layer, Open, Policy, Rule
 from headrace.tools.runtime import intent_digest
+from headrace.tools.sandbox import SandboxExecutor, probe
 from tests.tools.conftest import Bench, Spy
 
 
@@ -637,6 +638,28 @@ def test_t5_output_that_imitates_instructions_changes_no_policy_input(project):
     harmless = asyncio.run(questions(["nothing"] * len(IMITATIONS)))
     assert asyncio.run(questions(IMITATIONS)) == harmless
     assert len(harmless) == 3 * len(IMITATIONS)
+
+
+# --- the sandbox
+
+
+def test_auto_runs_unasked_what_a_sandbox_holds_and_nothing_outside_is_touched(project):
+    found = probe()
+    tier = found.best
+    if tier == "C":
+        pytest.skip(f"NO SANDBOX on this machine: {dict(found.missing)}")
+    outside = project.parent / "outside.txt"
+    bench = Bench(project, mode="auto", executor=SandboxExecutor(tier, found=found))
+    observed = bench.run("bash", command=f"echo inside > made.txt; echo x > {outside}; cat made.txt")
+    assert bench.questions == []
+    assert "inside" in observed.text
+    assert (project / "made.txt").read_text() == "inside\n"
+    assert not outside.exists()
+    assert bench.last("tool.execution.started").sandbox == tier
+    assert bench.run("bash", command="cat .env").code == "permission_denied"
+    plain = Bench(project, mode="auto", answer="deny")
+    assert plain.run("bash", command="echo x").code == "permission_denied"
+    assert len(plain.questions) == 1
 
 
 # --- doors
