@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 __all__ = [
@@ -242,6 +243,8 @@ class ModelRequest:
         """
         import orjson  # here, because the package's import must stay light
 
+        if not isinstance(self.model, str):
+            raise TypeError(f"model: expected a str, got {type(self.model).__name__}; a selector such as 'primary'")
         plain = _plain(self, "", orjson.Fragment, orjson.loads)
         try:
             return orjson.dumps(plain)
@@ -295,6 +298,8 @@ def _plain(value: Any, path: str, fragment: Any, loads: Any) -> dict[str, Any]:
         elif name == "extra":
             out[name] = {family: _raw(text, f"{at}.{family}", fragment, loads) for family, text in item.items()}
         elif (types := _MEMBERS.get(name)) is None:
+            if isinstance(item, float) and not isfinite(item):
+                raise ValueError(f"{at}: {item} is no number that JSON can carry; give a finite one or None")
             out[name] = dict(item) if isinstance(item, Mapping) else item
         elif name in _SINGLE:
             out[name] = _plain(_checked(item, types, at), at, fragment, loads)

@@ -156,7 +156,10 @@ def _responses(server: Replay, streaming: bool) -> dict[str, Any]:
 
 def item_call(item: Any) -> list[Any] | None:
     if item.type == "function_call":
-        return call_of(item.name, item.arguments)
+        # In one name with its namespace, but where that is its own.
+        namespace = getattr(item, "namespace", None)
+        name = f"{namespace}__{item.name}" if namespace and namespace != item.name else item.name
+        return call_of(name, item.arguments)
     if item.type == "custom_tool_call":
         return [item.name, item.input]
     environment = getattr(item, "environment", None)

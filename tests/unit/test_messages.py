@@ -188,3 +188,14 @@ def test_data_stays_out_of_reprs():
         ModelRequest("m", (Message("user", (Image(mime="image/png", data="QUJD" * 9), File(data="QUJD" * 9))),))
     )
     assert "QUJDQUJD" not in shown
+
+
+def test_a_model_that_is_no_name_is_named():
+    with pytest.raises(TypeError, match=r"^model: expected a str, got int"):
+        ModelRequest(5, ()).to_json()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_json_does_not_have_is_refused_by_its_name(value):
+    with pytest.raises(ValueError, match=r"^options\.temperature: (nan|inf) is no number that JSON can carry"):
+        ModelRequest("primary", (Message.user("hi"),), options=Options(temperature=value)).to_json()

@@ -771,3 +771,43 @@ fn a_router_takes_an_object_of_reasoning_and_gives_one_to_others() {
     let made = run(chat, Source::Protocol(CHAT), RESPONSES, TargetFlags::default());
     assert_eq!(made["reasoning"]["effort"], "high");
 }
+
+#[test]
+fn messages_gets_four_cache_marks_at_most_and_they_are_the_last() {
+    let part =
+        |n: usize| json!({"type": "text", "text": format!("t{n}"), "prompt_cache_breakpoint": {"mode": "explicit"}});
+    let body = json!({"messages": [{"role": "user", "content": (0..6).map(part).collect::<Vec<_>>()}]});
+    let marked = |flags: &[&str]| {
+        let spec = TranslateSpec {
+            source: Source::Protocol(CHAT),
+            target: MESSAGES,
+            model: "up",
+            provider: None,
+            edits: &[],
+            target_flags: TargetFlags::from_names(flags).unwrap(),
+        };
+        let out = translate(body.to_string().as_bytes(), &spec).unwrap();
+        assert!(out.losses.iter().any(|l| l.path.ends_with("prompt_cache_breakpoint")));
+        let made: Value = serde_json::from_slice(&out.body).unwrap();
+        let parts = made["messages"][0]["content"].as_array().unwrap().clone();
+        parts.iter().map(|p| p.get("cache_control").is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!(marked(&[]), [false, false, true, true, true, true]);
+    // The mark on the whole body is one of the four.
+    assert_eq!(marked(&["auto_cache"]), [false, false, false, true, true, true]);
+}
+
+#[test]
+fn an_edit_refuses_a_key_that_stands_twice() {
+    for body in [r#"{"model":"a","model":"b"}"#, r#"{"x":1,"\u0078":2,"model":"a"}"#] {
+        let spec = TranslateSpec {
+            source: Source::Protocol(CHAT),
+            target: CHAT,
+            model: "up",
+            provider: None,
+            edits: &[],
+            target_flags: TargetFlags::default(),
+        };
+        assert_eq!(translate(body.as_bytes(), &spec).unwrap_err().code, "invalid_request", "{body}");
+    }
+}

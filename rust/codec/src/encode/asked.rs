@@ -34,6 +34,15 @@ impl Tools {
         if self.0.is_empty() { None } else { self.0.get(name) }
     }
 
+    /// Keeps a tool of a namespace whose provider knows it as its client does.
+    fn keep(&mut self, tool: &Declared) {
+        let Some(namespace) = &tool.namespace else { return };
+        let one = if *namespace == tool.name { tool.name.clone() } else { format!("{namespace}__{}", tool.name) };
+        if self.0.len() < MAX_TOOL_NAMES {
+            self.0.entry(one).or_insert_with(|| tool.clone());
+        }
+    }
+
     fn add(&mut self, tool: &Declared, targets: &[Protocol]) {
         let joined = match &tool.namespace {
             Some(namespace) => format!("{namespace}__{}", tool.name),
@@ -136,15 +145,17 @@ impl<'a> Asked<'a> {
         self.alt.is_some_and(|alt| alt != b"\"sse\"")
     }
 
-    /// The tools that a provider of this family knows otherwise. None where the client's own bytes went there.
+    /// The tools that a provider of this family knows otherwise.
     pub fn changed_tools(&self, client: Protocol, family: Option<Protocol>) -> Tools {
         let mut tools = Tools::default();
-        if family == Some(client) {
+        // Within Responses only the namespaces are another matter: a call is told by one name with its own.
+        let own = family == Some(client);
+        if own && client != Protocol::OpenaiResponses {
             return tools;
         }
         let either = [Protocol::OpenaiChat, Protocol::AnthropicMessages];
         let targets = family.as_ref().map_or(&either[..], std::slice::from_ref);
-        let mut take = |tool: Declared| tools.add(&tool, targets);
+        let mut take = |tool: Declared| if own { tools.keep(&tool) } else { tools.add(&tool, targets) };
         if let Some(list) = self.tools {
             // What was read before a fault stands.
             let _ = each(&mut Scanner::new(list), &mut |s| tool(s, None, &mut take));
@@ -293,7 +304,9 @@ mod tests {
             ("sh".to_owned(), declared("sh", None, true)),
         ];
         assert_eq!(changed(OpenaiResponses, AnthropicMessages, request), want);
-        assert!(changed(OpenaiResponses, OpenaiResponses, request).is_empty());
+        // Its own vendor knows them as they are, and its calls are told by one name with their namespace.
+        assert_eq!(changed(OpenaiResponses, OpenaiResponses, request), want[..3]);
+        assert!(changed(OpenaiChat, OpenaiChat, request).is_empty());
         let chat = r#"{"tools":[{"type":"function","function":{"name":"a.b","parameters":{"name":"x"}}},{"custom":{"name":"c"},"type":"custom"}]}"#;
         let got = changed(OpenaiChat, AnthropicMessages, chat);
         assert_eq!(got[0], (tool_name("a.b", AnthropicMessages).into_owned(), declared("a.b", None, false)));

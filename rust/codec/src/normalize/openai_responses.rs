@@ -288,7 +288,7 @@ impl OpenaiResponses {
     ) {
         let Some((item, call)) = self.call(place, kind, out) else { return };
         self.items[item].spoken = true;
-        identify(call, None, name, out);
+        identify(call, None, name.map(Text::from), out);
         if let Some(text) = text.filter(|t| !t.is(&out.calls().call(call).text)) {
             self.items[item].last_word = Some(text.decode().into_owned());
         }
@@ -317,7 +317,9 @@ impl OpenaiResponses {
             Role::Call(kind) => {
                 let Some(call) = out.call_open(kind) else { return };
                 self.items[at].call = Some(call);
-                out.call_piece(call, &Piece { id: call_id(item), name: item.name.map(Text::from), text: None });
+                let joined = in_namespace(item);
+                let name = joined.as_deref().map(Text::Plain).or(item.name.map(Text::from));
+                out.call_piece(call, &Piece { id: call_id(item), name, text: None });
             }
             Role::Action => {
                 let Some(call) = out.call_open(CallKind::Function) else { return };
@@ -381,7 +383,8 @@ impl OpenaiResponses {
     fn call_done(&mut self, at: usize, kind: CallKind, item: &Item<'_>, out: &mut Out<'_>) {
         let Some(call) = self.items[at].call.or_else(|| out.call_open(kind)) else { return };
         self.items[at].call = Some(call);
-        identify(call, call_id(item), item.name, out);
+        let joined = in_namespace(item);
+        identify(call, call_id(item), joined.as_deref().map(Text::Plain).or(item.name.map(Text::from)), out);
         let text = if kind == CallKind::Custom { item.input } else { item.arguments };
         if let Some(object) = item.arguments_object {
             out.call_value(call, object);
@@ -396,7 +399,7 @@ impl OpenaiResponses {
     fn action_done(&mut self, at: usize, item: &Item<'_>, out: &mut Out<'_>) {
         let Some(call) = self.items[at].call.or_else(|| out.call_open(CallKind::Function)) else { return };
         self.items[at].call = Some(call);
-        identify(call, call_id(item), item.kind, out);
+        identify(call, call_id(item), item.kind.map(Text::from), out);
         out.call_value(call, &without_envelope(item.raw));
         self.close_call(call, item, out);
     }
@@ -552,9 +555,17 @@ fn role(item: &Item<'_>) -> Role {
 }
 
 /// Says what a call is called, if that was not known: a name that is repeated is no piece of it.
-fn identify(call: u32, id: Option<Text<'_>>, name: Option<Literal<'_>>, out: &mut Out<'_>) {
-    let name = name.map(Text::from).filter(|_| out.calls().call(call).name.is_empty());
+fn identify(call: u32, id: Option<Text<'_>>, name: Option<Text<'_>>, out: &mut Out<'_>) {
+    let name = name.filter(|_| out.calls().call(call).name.is_empty());
     out.call_piece(call, &Piece { id, name, text: None });
+}
+
+/// A tool of a namespace by one name with it, as requests that are translated have it. A tool that was found by a search
+/// stands in a namespace of its own name, and is called by that name alone.
+fn in_namespace(item: &Item<'_>) -> Option<String> {
+    let namespace = item.namespace.filter(|n| !n.raw.is_empty())?.decode();
+    let name = item.name?.decode();
+    (namespace != name).then(|| format!("{namespace}__{name}"))
 }
 
 fn call_id<'a>(item: &Item<'a>) -> Option<Text<'a>> {

@@ -14,7 +14,7 @@ use super::error::{RequestError, Res, shown};
 use super::scrub::{Scrubbed, scrub};
 use crate::event::Protocol;
 use crate::json::{Items, Kind, Scanner};
-use crate::limits::MAX_POINTER;
+use crate::limits::{MAX_POINTER, MAX_TOP_KEYS};
 use crate::loss::Loss;
 use crate::text::{Literal, push_json_str};
 
@@ -181,11 +181,35 @@ fn rewritten<'a>(
         walk.known(&root, layout)?;
         return Ok(Slices::apply(body, walk.patches));
     }
+    once_each(body)?;
     walk.value(&root)?;
     if !walk.scanner.at_end() {
         return Err(trailing());
     }
     Ok(Slices::apply(body, walk.patches))
+}
+
+/// Refuses a key that stands twice at the top, as an inspection does: the next parser might take the other one.
+fn once_each(body: &[u8]) -> Res<()> {
+    let mut scanner = Scanner::new(body);
+    let mut items = scanner.object()?;
+    let mut keys: Vec<Literal<'_>> = Vec::with_capacity(24);
+    while let Some(key) = scanner.key(&mut items)? {
+        scanner.skip()?;
+        if keys.iter().any(|known| same(*known, key)) {
+            return Err(RequestError::duplicate(shown(&key.decode())));
+        }
+        if keys.len() == MAX_TOP_KEYS {
+            return Err(RequestError::invalid(None, format!("the body has more than {MAX_TOP_KEYS} keys")));
+        }
+        keys.push(key);
+    }
+    Ok(())
+}
+
+/// Whether two keys are the same characters.
+pub(super) fn same(a: Literal<'_>, b: Literal<'_>) -> bool {
+    if a.escaped || b.escaped { a.decode() == b.decode() } else { a.raw == b.raw }
 }
 
 /// More than one value.

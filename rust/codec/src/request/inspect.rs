@@ -7,7 +7,7 @@
 //!
 //! Facts that policy does not act on must not be added.
 
-use super::edit::{Layout, Member, trailing};
+use super::edit::{Layout, Member, same, trailing};
 use super::error::{RequestError, Res, shown};
 use crate::event::Protocol;
 use crate::json::{Kind, Scanner};
@@ -69,11 +69,6 @@ pub fn inspect(body: &[u8], protocol: Protocol) -> Result<Facts, RequestError> {
         return Err(trailing());
     }
     Ok(look.facts)
-}
-
-/// Whether two keys are the same characters.
-fn same(a: Literal<'_>, b: Literal<'_>) -> bool {
-    if a.escaped || b.escaped { a.decode() == b.decode() } else { a.raw == b.raw }
 }
 
 struct Look<'a> {

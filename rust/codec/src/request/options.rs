@@ -373,6 +373,35 @@ fn trailing_thought(r: &mut Reader<'_>, messages: &mut [Message<'_>]) {
     }
 }
 
+/// Cache marks that Messages takes in one body; with more it refuses the request.
+const MOST_MARKS: usize = 4;
+
+/// Takes away the first of too many cache marks: the last ones reach furthest.
+fn cap_marks(r: &mut Reader<'_>, messages: &mut [Message<'_>]) {
+    // The mark on the whole body is one of them.
+    let most = MOST_MARKS - usize::from(r.has(Flag::AutoCache));
+    let marked = |m: &mut Message<'_>| m.parts.iter_mut().map(|p| usize::from(mark_of(p).is_some())).sum::<usize>();
+    let over = messages.iter_mut().map(marked).sum::<usize>().saturating_sub(most);
+    if over == 0 {
+        return;
+    }
+    for mark in messages.iter_mut().flat_map(|m| &mut m.parts).filter_map(mark_of).take(over) {
+        *mark = None;
+    }
+    let path = format!("{}[].content[].prompt_cache_breakpoint", r.list);
+    r.loss(LossAction::Dropped, &path);
+}
+
+/// The place of a part's mark, where it has one.
+fn mark_of<'p, 'a>(part: &'p mut Part<'a>) -> Option<&'p mut Option<Mark<'a>>> {
+    match part {
+        Part::Text(_, mark) | Part::Image { mark, .. } | Part::File { mark, .. } => Some(mark),
+        Part::With(part, _) => mark_of(part),
+        _ => None,
+    }
+    .filter(|mark| mark.is_some())
+}
+
 /// What can be judged only once a request has been read whole.
 pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
     request.messages = pairing::merged(std::mem::take(&mut request.messages));
@@ -414,6 +443,7 @@ pub(super) fn settle(r: &mut Reader<'_>, request: &mut Request<'_>) -> Res<()> {
         if said_by_user(&request.messages, r.has(Flag::SystemMessages)) {
             r.loss(LossAction::Approximated, &format!("{}[].role", r.list));
         }
+        cap_marks(r, &mut request.messages);
         let unsigned = request.messages.iter().rfind(|m| m.role == Role::Assistant).is_some_and(calls_unsigned);
         thinking(r, o, unsigned);
     } else if r.is_to(Protocol::GoogleGemini) {

@@ -44,6 +44,8 @@ pub(super) struct Item<'a> {
     pub id: Option<Literal<'a>>,
     pub call_id: Option<Literal<'a>>,
     pub name: Option<Literal<'a>>,
+    /// In which the tool stands that is called.
+    pub namespace: Option<Literal<'a>>,
     pub status: Option<Literal<'a>>,
     pub arguments: Option<Literal<'a>>,
     /// Arguments that came as an object.
@@ -229,6 +231,7 @@ fn item<'a>(s: &mut Scanner<'a>, json: &'a [u8]) -> Scan<Option<Item<'a>>> {
             b"id" => item.id = s.string_or_skip()?,
             b"call_id" => item.call_id = s.string_or_skip()?,
             b"name" => item.name = s.string_or_skip()?,
+            b"namespace" => item.namespace = s.string_or_skip()?,
             b"status" => item.status = s.string_or_skip()?,
             b"arguments" if s.kind()? == Kind::Object => item.arguments_object = Some(s.skip()?),
             b"arguments" => item.arguments = s.string_or_skip()?,
