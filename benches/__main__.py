@@ -1,4 +1,4 @@
-"""`python -m benches [codec] [decoder] [library] [paced] [gateway] [leaving] [tools] [start] [--rounds N] [--write]`.
+"""`python -m benches [SUITE ...] [--rounds N] [--write]`; the suites stand in `SUITES`.
 
 Prints the table; `--write` puts it into docs/BENCHMARKS.md and the raw figures into benches/results/.
 Exit status 1 where a figure misses what is asked of it, so that a script can tell.
@@ -17,7 +17,7 @@ import sys
 from benches.measure import Row, machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SUITES = ("codec", "decoder", "library", "paced", "gateway", "leaving", "tools", "start")
+SUITES = ("codec", "decoder", "library", "paced", "gateway", "leaving", "tools", "store", "start")
 BEGIN, END = "<!-- table: written by `make bench` -->", "<!-- end of table -->"
 
 

@@ -79,7 +79,7 @@ class _Tables:
     lists: dict[tuple[str, str | None, int], bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Account:
     """On whose account a running request goes. `is_free`: no provider takes money for it."""
 

@@ -80,7 +80,8 @@ class Lease:
 
     - `left`: of the block; below 0 it was overdrawn.
     - `empty`: the store had nothing more for this span.
-    - `asking`: a renewal is under way.
+    - `block`: how much is leased at once.
+    - `low`: with less than this left it is time to renew, but where the store had nothing more.
     """
 
     key: str
@@ -91,17 +92,17 @@ class Lease:
     ends: float = 0.0
     left: int = 0
     empty: bool = False
-    asking: bool = False
+    block: int = 1
+    low: int = 0
+
+    def __post_init__(self) -> None:
+        self.block = max(self.limit // BLOCKS, 1)
+        self.low = int(self.block * RENEW_AT) if self.block >= EARLY else 0
 
     @property
     def name(self) -> str:
         """The counter's name in the store."""
         return f"{self.key}/{self.kind.value}"
-
-    @property
-    def block(self) -> int:
-        """How much is leased at once."""
-        return max(self.limit // BLOCKS, 1)
 
     def turn(self, now: float) -> None:
         """Begin a new span if the old one is over."""
@@ -109,11 +110,6 @@ class Lease:
             self.span, self.ends = span_of(self.period, now)
             self.left = 0
             self.empty = False
-
-    @property
-    def is_low(self) -> bool:
-        """Whether it is time to renew."""
-        return not self.empty and self.block >= EARLY and self.left < self.block * RENEW_AT
 
     def arguments(self) -> tuple[int | str | float, ...]:
         """Give the arguments of `LEASE`."""
@@ -139,19 +135,18 @@ class Leases:
     """All leases of one node."""
 
     def __init__(self) -> None:
-        self._by_key: dict[str, tuple[Lease, ...]] = {}
-        self._limits: dict[str, KeyLimits] = {}
+        self._by_key: dict[str, tuple[KeyLimits, tuple[Lease, ...]]] = {}
 
     def of(self, key: str, limits: KeyLimits) -> tuple[Lease, ...]:
         """Give a key's leases. Where its limits have changed they begin anew."""
-        if self._limits.get(key) != limits:
-            self._limits[key] = limits
-            self._by_key[key] = tuple(_leases(key, limits))
-        return self._by_key[key]
+        known = self._by_key.get(key)
+        if known is None or (known[0] is not limits and known[0] != limits):
+            known = self._by_key[key] = (limits, tuple(_leases(key, limits)))
+        return known[1]
 
     def all(self) -> list[Lease]:
         """Give every lease."""
-        return [lease for leases in self._by_key.values() for lease in leases]
+        return [lease for _, leases in self._by_key.values() for lease in leases]
 
 
 def _leases(key: str, limits: KeyLimits) -> Iterator[Lease]:

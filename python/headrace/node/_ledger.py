@@ -81,9 +81,9 @@ class Attempt(Protocol):
         """In Unix time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settled:
-    """A request that came to its end.
+    """A request that came to its end. Not frozen: one is made for every request, and that costs three times as much.
 
     - `number`: its number at this node.
     - `at`: when it was whole, in Unix time.

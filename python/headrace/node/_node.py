@@ -29,8 +29,8 @@ __all__ = ["AWAY_LIMIT_S", "FLUSH_S", "JOURNAL_LIMIT", "Node"]
 
 _LOG: Final = logging.getLogger("headrace.node")
 
-#: Seconds that a row waits for others to share its commit: half of what a commit may take in all.
-FLUSH_S: Final = 0.01
+#: Seconds that a row waits for others to share its commit, of the 20 ms that it may take until it is committed.
+FLUSH_S: Final = 0.015
 #: Requests of one transaction.
 BATCH: Final = 500
 #: Seconds between two tries of a store that is away, from the first to the slowest.
@@ -182,25 +182,31 @@ class Node:
     def _spend(self, leases: Sequence[Lease], told: Settled) -> None:
         now = self._clock()
         for lease in leases:
-            lease.turn(now)
-            if lease.kind is LeaseKind.TOKENS:
+            if now >= lease.ends:
+                lease.turn(now)
+            kind = lease.kind
+            if kind is LeaseKind.TOKENS:
                 lease.left -= sum(told.tokens)
-            elif lease.kind is LeaseKind.MONEY:
+            elif kind is LeaseKind.MONEY:
                 lease.left -= round(told.spent * MICRO)
-            if lease.is_low:
+            if lease.left < lease.low and not lease.empty:
                 self._ask(lease)
 
     def _short(self, leases: Sequence[Lease], now: float) -> list[Lease]:
+        short = []
         for lease in leases:
-            lease.turn(now)
-        return [lease for lease in leases if lease.left <= 0]
+            if now >= lease.ends:
+                lease.turn(now)
+            if lease.left <= 0:
+                short.append(lease)
+        return short
 
     def _give(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
             if lease.kind is LeaseKind.REQUESTS:
                 lease.left -= 1
-            if lease.is_low:
-                self._ask(lease)
+                if lease.left < lease.low and not lease.empty:
+                    self._ask(lease)
 
     async def _admit_later(self, leases: Sequence[Lease]) -> Refusal | None:
         end = asyncio.get_running_loop().time() + LEASE_WAIT_S
@@ -312,8 +318,9 @@ class Node:
         try:
             async with store.transaction() as tx:
                 if batch:
-                    await tx.execute_many(_REQUEST, [request for request, _ in batch])
-                    await tx.execute_many(_ATTEMPT, [row for _, attempts in batch for row in attempts])
+                    requests = [request for request, _ in batch]
+                    attempts = [row for _, rows in batch for row in rows]
+                    await tx.execute_batch((_REQUEST, requests), (_ATTEMPT, attempts))
                 if marks or revived:
                     await self._states.write(tx, marks, revived)
         except BaseException:

@@ -125,6 +125,9 @@ class Transaction(Protocol):
     async def execute_many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
         """Carry out one statement for each row of arguments."""
 
+    async def execute_batch(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
+        """Carry out several statements in order, each for each of its rows: one way to the store where it can be."""
+
     async def fetch(self, sql: str, *args: Value) -> list[tuple[Any, ...]]:
         """Carry out one statement and give the rows that it answers with."""
 

@@ -291,6 +291,10 @@ class _Transaction:
         self._wrote = True
         await self._guard(self._check().executemany(_numbered(sql), rows))
 
+    async def execute_batch(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
+        for sql, rows in statements:
+            await self.execute_many(sql, rows)
+
     async def fetch(self, sql: str, *args: Value) -> list[tuple[Any, ...]]:
         rows = await self._guard(self._check().fetch(_numbered(sql), *args))
         return [tuple(row) for row in rows]

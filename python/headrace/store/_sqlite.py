@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from headrace.store import _face
 from headrace.store._face import LOCK_WAIT_S, StoreError, StoreUnavailable, check_notice
@@ -24,7 +24,7 @@ from headrace.store._threads import ConnectionThread, connect
 from headrace.store._writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
     from types import TracebackType
@@ -44,6 +44,8 @@ POLL_S: Final = 0.25
 RETRY_S: Final = 1.0
 #: Seconds that a notice stays for others to see.
 KEPT_S: Final = 60
+
+T = TypeVar("T")
 
 _READS: Final = re.compile(
     r"\s*(?:SELECT|VALUES|EXPLAIN|WITH(?!.*\b(?:INSERT|UPDATE|DELETE|REPLACE)\b))\b", re.IGNORECASE | re.DOTALL
@@ -259,6 +261,10 @@ class Notices:
         return [(channel, text) for _, channel, text in found]
 
 
+def _nothing(_connection: apsw.Connection) -> None:
+    """Read nothing yet."""
+
+
 class _Transaction:
     """A transaction that may write."""
 
@@ -274,7 +280,11 @@ class _Transaction:
     async def __aenter__(self) -> Self:
         if self._read_only:
             # In memory there is one connection: one state for all reads is the writer's turn.
-            await self._begin()
+            try:
+                await self._begin(_nothing)
+            except BaseException as error:
+                await self.__aexit__(type(error), error, None)
+                raise
         return self
 
     async def __aexit__(
@@ -310,8 +320,16 @@ class _Transaction:
         return int(await self._run(job))
 
     async def execute_many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
-        plain, _, _ = _read(sql)
-        await self._run(lambda connection: connection.executemany(plain, rows).fetchall())
+        await self.execute_batch((sql, rows))
+
+    async def execute_batch(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
+        plain = [(_read(sql)[0], rows) for sql, rows in statements]
+
+        def job(connection: apsw.Connection) -> None:
+            for sql, rows in plain:
+                connection.executemany(sql, rows).fetchall()
+
+        await self._run(job)
 
     async def fetch(self, sql: str, *args: Value) -> list[tuple[Any, ...]]:
         plain, reads, _ = _read(sql)
@@ -364,14 +382,27 @@ class _Transaction:
         self._check()
         if self._read_only:
             raise StoreError("this transaction only reads")
-        if not self._writing:
-            await self._begin()
-        return await self._guard(self._store.run(job))
+        if self._writing:
+            return await self._guard(self._store.run(job))
+        return await self._begin(job)
 
-    async def _begin(self) -> None:
-        await self._store.writer.acquire()
-        await self._store.writer.begin()
+    async def _begin(self, job: Callable[[apsw.Connection], T]) -> T:
+        """Take the turn, with its first job on the same way."""
+        writer = self._store.writer
+        await writer.acquire()
+        began, future = writer.begin(job)
+        try:
+            result = await future
+        except BaseException as error:
+            # Cancelled, it may have begun or will: what is rolled back behind it may be nothing.
+            if began or isinstance(error, asyncio.CancelledError):
+                self._writing = True
+                self._failed = error
+            else:
+                writer.release()
+            raise
         self._writing = True
+        return result
 
     async def _guard(self, future: asyncio.Future[Any]) -> Any:
         try:
@@ -430,7 +461,7 @@ class _Snapshot:
     async def _refuse(self, *_args: object, **_options: object) -> NoReturn:
         raise StoreError("this transaction only reads")
 
-    execute = execute_many = lock = notify = _refuse
+    execute = execute_many = execute_batch = lock = notify = _refuse
 
     def _end(self, reader: ConnectionThread) -> None:
         # Behind whatever statement still runs there.

@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.store._face import StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import apsw
 
     from headrace.store._threads import ConnectionThread
 
 __all__ = ["GROUP_LIMIT", "GROUP_S", "Writer"]
+
+T = TypeVar("T")
 
 #: Transactions that share a commit, at most.
 GROUP_LIMIT: Final = 64
@@ -70,28 +74,27 @@ class Writer:
 
     def release(self) -> None:
         """Give back a turn in which nothing was begun."""
+        if not self._group:
+            self._open = False
         self._pass_on()
 
-    async def begin(self) -> None:
-        """Begin the turn's transaction. If it fails or is cancelled, the turn is given back."""
+    def begin(self, job: Callable[[apsw.Connection], T]) -> tuple[list[bool], asyncio.Future[T]]:
+        """Begin the turn's transaction and run its first job, both on one way to the thread.
+
+        The list has an item once the transaction has begun; then, and where the future was cancelled, `end` follows;
+        else `release`.
+        """
         if not self._open:
             self._since = self._loop.time()
-        future = self._thread.run(_begin)
-        try:
-            await asyncio.shield(future)
-        except asyncio.CancelledError:
-            # The job runs all the same; what it begins is rolled back behind it.
-            if future.done() and not future.cancelled() and future.exception() is not None:
-                self._pass_on()
-            else:
-                self._open = True
-                self._silence(future)
-                self.end(keep=False)
-            raise
-        except BaseException:
-            self._pass_on()
-            raise
         self._open = True
+        began: list[bool] = []
+
+        def both(connection: apsw.Connection) -> T:
+            _begin(connection)
+            began.append(True)
+            return job(connection)
+
+        return began, self._thread.run(both)
 
     def end(self, *, keep: bool, alone: bool = False) -> asyncio.Future[None]:
         """End the turn's transaction; the future tells when it is committed, or rolled back.
