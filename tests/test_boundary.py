@@ -251,6 +251,7 @@ class Answer:
     """One answer of the SDK's, as our events."""
 
     attempts = (AttemptFacts(1, "sdk", "openai_chat"),)
+    hops = ()
 
     def __init__(self, sdk, request):
         self.sdk, self.request = sdk, request

@@ -35,7 +35,7 @@ from headrace.requests import (
     Settlement,
 )
 from headrace.resolver import Resolver, compile_rows
-from headrace.routes import Prepare, Ready, RouteAttempts, Rule
+from headrace.routes import Hop, Prepare, Ready, RouteAttempts, Rule
 from headrace.selectors import Pattern, Route, parse
 
 if TYPE_CHECKING:
@@ -141,6 +141,11 @@ class Gateway:
         """Give the id of the credential that a running request's attempt uses; None: it uses none, or has ended."""
         running = self._running.get(token) if token is not None else None
         return running.attempts.credential if running is not None else None
+
+    def hops(self, token: int | None) -> tuple[Hop, ...]:
+        """Give the steps along its route that a running request has made."""
+        running = self._running.get(token) if token is not None else None
+        return running.hops if running is not None else ()
 
     @property
     def running(self) -> int:

@@ -40,6 +40,7 @@ class Stream:
     def __init__(self, turn_id, calls, end):
         self.turn_id, self.calls, self.end = turn_id, calls, end
         self.attempts = (AttemptFacts(1, "acme", "openai_chat"),)
+        self.hops = ()
 
     async def batches(self):
         yield [e.ModelStarted("m"), e.TextDelta("a"), e.TextDelta("b")]

@@ -6,12 +6,14 @@ import json
 
 import pytest
 
+from headrace.config import Config, RouteTable
 from headrace.log import payloads as p
 from headrace.log.eventlog import EventLog, FencedError
 from headrace.log.seals import SealKey
 from headrace.log.state import fold
 from headrace.loop import ACTS, Act, AskLater, GateClosed, NoTools, Settings, act_on, fork, resume
 from headrace.messages import Options
+from headrace.runtime import Runtime
 from headrace.testing import Cut, Gate, Reply
 from tests.support import harness as h
 from tests.support.harness import Led
@@ -544,3 +546,22 @@ async def test_a_run_is_sealed_whenever_it_comes_to_a_stand(tmp_path):
         assert len(await led.values("log.sealed")) == 2
         verdict = await led.log.verify("r1", trusted=[key.public])
         assert (verdict.ok, verdict.sealed) == (True, verdict.events - 1)
+
+
+@runs
+async def test_p10_a_step_along_a_route_is_recorded_and_the_runs_selector_stays(tmp_path):
+    async with Led(tmp_path, BUSY, h.says("Done."), names=("acme", "spare")) as led:
+        rows = led.config.providers
+        config = Config(
+            providers=rows,
+            profiles={"primary": "acme/m"},
+            routes=(RouteTable(profile="primary", to=("spare/m2",)),),
+        )
+        async with Runtime(config) as models:
+            state = await led.lead(await led.begin(model="primary"), models=models).go()
+        [fallback] = await led.values("model.fallback")
+        assert (fallback.from_model, fallback.to_model, fallback.reason) == ("acme/m", "spare/m2", "rate_limit")
+        assert fallback.capability == "language_model"
+        assert (state.status, state.model) == ("finished", "primary")
+        types = await led.types()
+        assert types.index("model.fallback") > types.index("model.attempt.finished")

@@ -101,7 +101,10 @@ class ModelAttemptFinished(Payload):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFellBack(Payload):
-    """Another model is asked instead: from whom, to whom, why, and what it has to be able to do."""
+    """Another model is asked instead: from whom, to whom, why, and what it has to be able to do.
+
+    - `for_turn`: a step along the selector's own route, for this answer alone; the run's selector stays.
+    """
 
     type: ClassVar[str] = "model.fallback"
 
@@ -110,6 +113,7 @@ class ModelFellBack(Payload):
     to_model: str
     reason: str
     capability: str = ""
+    for_turn: bool = False
 
 
 @register

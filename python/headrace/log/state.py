@@ -365,7 +365,8 @@ def _forked(state: State, event: p.RunForked, seq: int) -> None:  # noqa: ARG001
 
 
 def _fell_back(state: State, event: p.ModelFellBack, seq: int) -> None:  # noqa: ARG001
-    state.model, state.failures = event.to_model, 0
+    if not event.for_turn:
+        state.model, state.failures = event.to_model, 0
 
 
 def _used(state: State, event: p.ModelUsed, seq: int) -> None:  # noqa: ARG001

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.log.seals import SealKey
     from headrace.log.state import State
     from headrace.messages import ModelRequest
+    from headrace.routes import Hop
     from headrace.runtime import AttemptFacts, RouteFacts
 
 __all__ = [
@@ -59,6 +60,10 @@ class ModelStream(Protocol):
     @property
     def attempts(self) -> tuple[AttemptFacts, ...]:
         """Who was asked so far."""
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """Why another model was asked than the one that the selector leads to first."""
 
     def batches(self) -> AsyncIterator[list[ModelEvent]]:
         """Give events in lists, the last of them terminal."""

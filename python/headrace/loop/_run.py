@@ -275,8 +275,8 @@ class Run:
             transcript.abort("it was called off")
         for content, mime in transcript.media.values():
             await self.log.log.artifacts.put(self.run_id, content, media=mime)
-        attempts = () if stream is None else stream.attempts
-        made = [*attempt_payloads(turn_id, attempts), *transcript.payloads()]
+        asked = () if stream is None else attempt_payloads(turn_id, stream.attempts, stream.hops)
+        made = [*asked, *transcript.payloads()]
         for at in range(0, len(made), BATCH):
             await self.record(*made[at : at + BATCH])
         return transcript

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.log.menus import Menu
+    from headrace.routes import Hop
     from headrace.runtime import AttemptFacts
 
 __all__ = ["Transcript", "attempt_payloads"]
@@ -212,10 +213,22 @@ def failure(turn_id: str, event: e.ProviderErrorEvent) -> p.ModelFailed:
     )
 
 
-def attempt_payloads(turn_id: str, attempts: tuple[AttemptFacts, ...]) -> list[p.Payload]:
-    """Record who was asked, and what came of it."""
+def _fallback(turn_id: str, hop: Hop) -> p.ModelFellBack:
+    return p.ModelFellBack(
+        turn_id=turn_id,
+        from_model=hop.came_from,
+        to_model=hop.went_to,
+        reason=hop.reason,
+        capability=hop.capability,
+        for_turn=True,
+    )
+
+
+def attempt_payloads(turn_id: str, attempts: tuple[AttemptFacts, ...], hops: tuple[Hop, ...]) -> list[p.Payload]:
+    """Record who was asked, what came of it, and why another model was."""
     made: list[p.Payload] = []
-    for one in attempts:
+    for made_before, one in enumerate(attempts):
+        made += [_fallback(turn_id, hop) for hop in hops if hop.after == made_before]
         error = one.error
         made.append(
             p.ModelAttemptStarted(

@@ -369,7 +369,9 @@ class Call:
         if isinstance(spec.body, _Recipe):
             spec = replace(spec, body=spec.body.body)
         self._spec = spec
-        self.attempts.begin(spec, self._policies.gateway.credential(self._token))
+        self.attempts.begin(
+            spec, self._policies.gateway.credential(self._token), self._policies.gateway.hops(self._token)
+        )
         return spec
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from headrace.events import ProviderErrorEvent
     from headrace.requests import AttemptSpec
+    from headrace.routes import Hop
 
 __all__ = ["AttemptFacts", "Attempts", "RouteFacts"]
 
@@ -48,14 +49,16 @@ class AttemptFacts:
 class Attempts:
     """The attempts of one request, as they come."""
 
-    __slots__ = ("_begun", "listed")
+    __slots__ = ("_begun", "hops", "listed")
 
     def __init__(self) -> None:
         self.listed: tuple[AttemptFacts, ...] = ()
+        self.hops: tuple[Hop, ...] = ()
         self._begun = 0.0
 
-    def begin(self, spec: AttemptSpec, credential: str | None) -> None:
-        """Note that an attempt is about to be made."""
+    def begin(self, spec: AttemptSpec, credential: str | None, hops: tuple[Hop, ...]) -> None:
+        """Note that an attempt is about to be made, after these steps along its route."""
+        self.hops = hops
         self._begun = time.monotonic() + spec.delay
         begun = AttemptFacts(spec.attempt, spec.provider, spec.protocol, credential, spec.delay)
         self.listed = (*self.listed, begun)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from headrace.events import ModelEvent
     from headrace.messages import ModelRequest
+    from headrace.routes import Hop
     from headrace.runtime._call import Source
     from headrace.runtime._facts import AttemptFacts, RouteFacts
 
@@ -234,6 +235,11 @@ class SyncStream:
     def attempts(self) -> tuple[AttemptFacts, ...]:
         """Who was asked so far, and what came of it."""
         return self._call.attempts.listed
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """Why another model was asked than the one that the selector leads to first."""
+        return self._call.attempts.hops
 
     def __repr__(self) -> str:
         return f"SyncStream({self._call.model!r})"
