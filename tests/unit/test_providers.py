@@ -193,7 +193,7 @@ def test_openai_says_who_pays():
         ("anthropic_messages", True, False, False, False, False),
     ],
 )
-def test_usage_is_asked_for_where_the_client_did_not(client, stream, asked, takes, edited, taken_out):  # noqa: PLR0917
+def test_usage_is_asked_for_where_the_client_did_not(client, stream, asked, takes, edited, taken_out):
     request = FakeRequest(protocol=client, stream=stream, include_usage=asked)
     made = openai_compatible.prepare(
         runtime("openai_compatible", "openai_chat", Settings(include_usage=takes)), request
