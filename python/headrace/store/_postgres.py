@@ -143,8 +143,12 @@ class PostgresStore:
                 )
                 await pool
                 await pool.release(await pool.acquire(timeout=CONNECT_S))
-            except ValueError as error:
-                raise StoreError(f"the store's URL cannot be read: {error}") from None
+            except ValueError:
+                # Its words may hold a piece of the password.
+                raise StoreError(
+                    "the store's URL cannot be read: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+                    "with %40 for an @ and %2F for a / in the password"
+                ) from None
         return cls(url, pool)
 
     def transaction(self, *, read_only: bool = False) -> AbstractAsyncContextManager[Transaction]:

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.store import (
@@ -322,6 +323,48 @@ class StoreContract:
                         assert len(found) == 2
                 assert at < 100
             assert at > 3
+
+        self._run(body)
+
+    def test_many_at_once_and_cancelled_at_random_are_each_all_or_nothing(self) -> None:
+        """Who was told that it is committed is there, who failed is not, and nobody waits for ever."""
+
+        async def body(store: Store) -> None:
+            random = Random(7)  # noqa: S311 - the same each time
+            committed: set[str] = set()
+            failed: set[str] = set()
+
+            async def one(name: str, *, fails: bool, locks: bool) -> None:
+                async with store.transaction() as tx:
+                    if locks:
+                        await tx.lock(f"lock {len(name) % 3}", wait=LIMIT_S)
+                    await tx.execute("INSERT INTO contract_counts VALUES (?, ?)", f"{name} first", 1)
+                    await asyncio.sleep(0)
+                    await tx.execute("INSERT INTO contract_counts VALUES (?, ?)", f"{name} second", 2)
+                    if fails:
+                        failed.add(name)
+                        raise ZeroDivisionError
+                committed.add(name)
+
+            async def tried(n: int) -> None:
+                doing = one(f"{n}", fails=random.random() < 0.2, locks=random.random() < 0.3)
+                at = random.randrange(1, 12) if random.random() < 0.5 else 1000
+                with contextlib.suppress(asyncio.CancelledError, ZeroDivisionError):
+                    await cancelled_at(doing, at)
+
+            for turn in range(6):
+                await asyncio.gather(*(tried(turn * 40 + n) for n in range(40)))
+            # A commit that was cancelled may end after the one who waited for it has left.
+            async with store.transaction() as tx:
+                await tx.execute("INSERT INTO contract_counts VALUES (?, ?)", "last", 1)
+            async with store.transaction(read_only=True) as tx:
+                found = await tx.fetch("SELECT name FROM contract_counts WHERE name <> 'last' ORDER BY name")
+            firsts = {name.split()[0] for (name,) in found if name.endswith("first")}
+            seconds = {name.split()[0] for (name,) in found if name.endswith("second")}
+            assert firsts == seconds
+            assert committed <= firsts
+            assert not failed & firsts
+            assert 20 < len(committed) < 230
 
         self._run(body)
 
