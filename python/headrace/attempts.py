@@ -280,13 +280,16 @@ class CredentialAttempts:
         self._prepared = prepared
         return self._spec(now=now, delay=0.0)
 
-    def next(self, failure: Failure, *, now: float, random: Random) -> AttemptSpec | Refusal:
+    def next(self, failure: Failure, *, now: float, random: Random, skipped: int = 0) -> AttemptSpec | Refusal:
         """Say what follows a failed attempt: another attempt, or the answer.
+
+        - `skipped`: attempts of this request that were made elsewhere beside it.
 
         - Raises `ValueError`: it is not the running attempt that failed.
         """
         if self.closed or failure.attempt != self._attempt:
             raise ValueError(f"attempt {failure.attempt} is not running")
+        self._attempt += skipped
         began = {"credential": self.credential, "began": min(self._began, now)}
         cause = cause_of(failure, dead_codes=self._dead_codes)
         if cause is Cause.STALE_CONNECTION:

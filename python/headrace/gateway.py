@@ -259,6 +259,7 @@ class Gateway:
             _LOG.warning("a settlement names request %d, which is not running", settlement.token)
             return
         now, error = self._clock(), settlement.error
+        running.settled(settlement.lane, now)
         if error is None:
             # An id of our own making is held nowhere.
             if settlement.response_id and running.client == running.runtime.protocol == _RESPONSES:
@@ -522,7 +523,7 @@ class Gateway:
         rules: dict[str, tuple[Rule, ...]] = {}
         for route in config.routes:
             profile = str(parse(route.profile) or route.profile)
-            rules[profile] = (*rules.get(profile, ()), Rule(route.to, frozenset(route.on)))
+            rules[profile] = (*rules.get(profile, ()), Rule(route.to, frozenset(route.on), route.hedge))
         return _Tables(resolver, keys, rules, {})
 
 

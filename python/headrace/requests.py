@@ -32,6 +32,8 @@ __all__ = [
     "Failure",
     "Gathered",
     "Headers",
+    "Hedge",
+    "Lane",
     "Plan",
     "Policy",
     "PreparedRequest",
@@ -56,6 +58,10 @@ Relay = Literal["verbatim", "normalised", "opaque", "gathered", "gathered_verbat
 """`opaque`: the bytes pass and nobody reads them, as the answer is no model's (a token count, a stream of pictures).
 `gathered`: the whole answer comes to `Policy.read`, which says what the client gets; `gathered_verbatim`: likewise, and
 an error of the client's own passes as it came."""
+
+
+Lane: TypeAlias = Literal["first", "second"]
+"""Of an attempt and its hedge, which one."""
 
 
 class Removed:
@@ -320,9 +326,22 @@ class AttemptSpec:
     """For the client, with a good answer."""
     secrets: tuple[str, ...] = ()
     """What must not stand in an error that anybody reads."""
+    hedge: Hedge | None = None
+    """Another one, begun beside this one if it has no head by then. The gateway's edge alone heeds it."""
 
     def __repr__(self) -> str:
         return f"AttemptSpec(#{self.attempt} {self.method} {_site(self.url)}, {self.protocol}, delay={self.delay:g})"
+
+
+@dataclass(frozen=True, slots=True)
+class Hedge:
+    """A second attempt at the same time: the first good head wins, and the other one is cancelled.
+
+    - `after`: seconds.
+    """
+
+    after: float
+    spec: AttemptSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +399,8 @@ class Failure:
     bytes_sent: int = 0
     bytes_received: int = 0
     reused_socket: bool = False
+    lane: Lane | None = None
+    """Which one failed last, if a hedge had begun; the other one is over, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,6 +449,8 @@ class Settlement:
     total_s: float = 0.0
     losses: tuple[tuple[str, str], ...] = ()
     """(path, action), request side first."""
+    lane: Lane | None = None
+    """Whose answer it is, if a hedge had begun."""
 
 
 class Policy(Protocol):

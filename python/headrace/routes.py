@@ -6,7 +6,9 @@
 3. A model is asked once per request. One whose breaker is open, that lacks the capability, or that is known to take no
    images where the request has some, is passed over.
 4. After the commit boundary nothing is tried again: whoever calls `next` has not answered yet.
-5. The client's deadline is the first provider's `total`; a fallback has what is left of it.
+5. A hedge is the one case of two attempts at a time, off by default: the next model is asked beside one that does not
+   answer. Whoever's head comes first is the way from then on; the other attempt is recorded as called off.
+6. The client's deadline is the first provider's `total`; a fallback has what is left of it.
 
 Never here: who executes tools, a credential, parsing.
 """
@@ -22,7 +24,7 @@ from headrace.attempts import CredentialAttempts, pool_kind
 from headrace.breaker import COUNTED
 from headrace.config import DEFAULT_ON
 from headrace.errors import ProviderError
-from headrace.requests import AttemptSpec, Failure, Headers, Plan, PreparedRequest, Refusal, Relay, RuntimeMap
+from headrace.requests import AttemptSpec, Failure, Headers, Hedge, Plan, PreparedRequest, Refusal, Relay, RuntimeMap
 from headrace.resolver import HEADER_TEXT
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.attempts import AttemptRecord
     from headrace.breaker import Breakers
+    from headrace.requests import Lane
     from headrace.resolver import Resolver, Target
 
 __all__ = ["Hop", "Prepare", "Ready", "RouteAttempts", "Rule"]
@@ -40,6 +43,7 @@ Prepare: TypeAlias = "Callable[[Target, RuntimeMap], Ready | Refusal]"
 
 _OPEN: Final = "circuit_open"
 _BLIND: Final = "no_vision"
+_HEDGE: Final = "hedge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class Rule:
 
     to: tuple[str, ...]
     on: frozenset[str] = frozenset(DEFAULT_ON)
+    #: Seconds after which the first of them is asked beside the one that does not answer. None: never.
+    hedge: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class Hop:
     """Why another model was asked than the one before it.
 
     - `came_from`, `went_to`: `provider_id/model`.
-    - `reason`: the error's kind, `circuit_open` or `no_vision`.
+    - `reason`: the error's kind, `circuit_open`, `no_vision` or `hedge`.
     - `after`: attempts that had been made by then.
     """
 
@@ -68,6 +74,16 @@ class Hop:
     def __str__(self) -> str:
         went = f"{_shown(self.came_from)} -> {_shown(self.went_to)}"
         return f"{went}; reason={self.reason}; capability={self.capability}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Hedged:
+    """Where the way goes on if the second attempt of a hedge wins."""
+
+    target: Target
+    attempts: CredentialAttempts
+    runtime: RuntimeMap
+    hops: tuple[Hop, ...]
 
 
 class RouteAttempts:
@@ -85,6 +101,7 @@ class RouteAttempts:
         "_breakers",
         "_conversation",
         "_ends",
+        "_hedge",
         "_images",
         "_prepare",
         "_resolver",
@@ -135,6 +152,7 @@ class RouteAttempts:
         total = target.row.deadlines.total
         self._ends = now + total if total is not None else None
         self._tried = {target.name} if self._rules else set()
+        self._hedge: _Hedged | None = None
         self.attempts: CredentialAttempts
         self.runtime: RuntimeMap
 
@@ -168,7 +186,10 @@ class RouteAttempts:
                     first = self._first(prepare, now)
                     if isinstance(first, Refusal):
                         return first
-                    return Plan(token=token, spec=first[0], client_protocol=self.client, relay=first[1])
+                    spec = first[0]
+                    if any(rule.hedge is not None for rule in self._rules):
+                        spec = replace(spec, hedge=self._beside(prepare, now, random))
+                    return Plan(token=token, spec=spec, client_protocol=self.client, relay=first[1])
                 kind = pool_kind(self.target.row.pool.members(self.target.model, now))
             refused = refused or answer
             found = self._following(kind)
@@ -178,16 +199,17 @@ class RouteAttempts:
 
     def next(self, failure: Failure, *, now: float, random: Random) -> AttemptSpec | Refusal:
         """Say what follows a failed attempt: another one here, the first one elsewhere, or the answer."""
-        step = self.attempts.next(failure, now=now, random=random)
+        skipped = self._lane(failure.lane, now)
+        step = self.attempts.next(failure, now=now, random=random, skipped=skipped)
         self._judge(now, random)
         prepare = self._prepare
         if not isinstance(step, Refusal) or prepare is None or (self._ends is not None and now >= self._ends):
             return step
-        kind = failure.error.kind
+        kind, made = failure.error.kind, failure.attempt + skipped
         here = (self.target, self.attempts, self.hops)
         while (found := self._following(kind)) is not None:
-            self._go(found, kind, failure.attempt)
-            if self._breaker(now) is None and self._choose(failure.attempt, now, random) is None:
+            self._go(found, kind, made)
+            if self._breaker(now) is None and self._choose(made, now, random) is None:
                 try:
                     first = self._first(prepare, now)
                 except ProviderError:
@@ -197,6 +219,49 @@ class RouteAttempts:
                     return replace(first[0], relay=first[1])
             self.target, self.attempts, self.hops = here
         return step
+
+    def settled(self, lane: Lane | None, now: float) -> None:
+        """Take note of whose the answer is, where a hedge had begun."""
+        self._lane(lane, now)
+
+    def _lane(self, lane: Lane | None, now: float) -> int:
+        """Go on with the one that is told; the other was called off. Gives how many attempts that one was ahead."""
+        hedge, self._hedge = self._hedge, None
+        if hedge is None:
+            return 0
+        if lane is None:
+            self._tried.discard(hedge.target.name)
+            return 0
+        if lane == "first":
+            hedge.attempts.left(now=now)
+            self.done += hedge.attempts.records
+            return 1
+        self.attempts.left(now=now)
+        self.done += self.attempts.records
+        self.target, self.attempts, self.runtime, self.hops = hedge.target, hedge.attempts, hedge.runtime, hedge.hops
+        return 0
+
+    def _beside(self, prepare: Prepare, now: float, random: Random) -> Hedge | None:
+        """Prepare the second attempt of a hedge: at the first model of the first rule that has one."""
+        rule = next(rule for rule in self._rules if rule.hedge is not None)
+        here = (self.target, self.attempts, self.runtime, self.hops)
+        made = None
+        found = self._resolver.explicit(rule.to[0], self.target.capability, self.client)
+        seen = found is not None and found.blind and self._images is not None and self._images()
+        if found is not None and found.name not in self._tried and not seen and found.wire.run is None:
+            self._go(found, _HEDGE, 1)
+            if self._breakers.admits(found.row.id, found.model, now) and self._choose(1, now, random) is None:
+                try:
+                    made = self._first(prepare, now)
+                except ProviderError:
+                    made = None
+        hedged = _Hedged(self.target, self.attempts, self.runtime, self.hops)
+        self.target, self.attempts, self.runtime, self.hops = here
+        if not isinstance(made, tuple) or rule.hedge is None:
+            return None
+        self._tried.add(rule.to[0])
+        self._hedge = hedged
+        return Hedge(rule.hedge, replace(made[0], relay=made[1]))
 
     def succeeded(self, *, now: float, status: int, headers: Headers, sent: int, received: int) -> None:
         """Take note that the running attempt has answered."""

@@ -2,10 +2,14 @@
 
 import http.client
 import json
+import threading
+import time
 
 import pytest
 from support.gateway import served, upstream
 from test_control import ASK, CHAT, ENVIRON, GOOD, no, row
+
+from headrace.testing import Gate, Reply, Upstream
 
 ANTHROPIC = (
     200,
@@ -214,3 +218,52 @@ def test_a_list_that_is_refused_redirected_or_switched_off_is_left_out(start):
         with start(text) as gateway:
             assert [one["id"] for one in gateway.ask("/v1/models")[2]["data"]] == ["m"]
             assert (len(far.seen), len(quiet.seen)) == (1, 0)
+
+
+def raw_answer(body):
+    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_hedge_is_asked_beside_a_model_that_does_not_answer(start, slow):
+    waits = Reply((Gate("late"), raw_answer(GOOD[2])), is_raw=True)
+    first = waits if slow else Reply((raw_answer(GOOD[2]),), is_raw=True)
+    with Upstream(first) as near, upstream(ANTHROPIC) as far:
+        text = row(near.url, 1) + other(far.url) + f"hedge = {0.05 if slow else 5}\n"
+        with start(text) as gateway:
+            status, headers, body = gateway.ask(CHAT, {**ASK, "model": "primary"})
+            told = body["choices"][0]["message"]["content"]
+            assert (status, told) == (200, "from the other" if slow else "yes")
+            assert headers["x-headrace-model"] == ("other/claude-x" if slow else "acme/m")
+            assert ("reason=hedge" in headers.get("x-headrace-fallback", "")) is slow
+            assert (near.facts().request_count, len(far.seen)) == (1, 1 if slow else 0)
+            if slow:
+                near.wait(lambda facts: facts.open_connections == 0)  # the loser is cancelled
+
+
+def test_a_hedge_that_fails_waits_for_the_first_and_two_that_fail_go_on(start):
+    late = Reply((Gate("late"), raw_answer(GOOD[2])), is_raw=True)
+    with (
+        Upstream(late) as near,
+        upstream(no(500)) as far,
+        start(row(near.url, 1) + other(far.url) + "hedge = 0.05\n") as gateway,
+    ):
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(gateway.ask(CHAT, {**ASK, "model": "primary"})))
+        asking.start()
+        near.wait(lambda facts: facts.request_count == 1)
+        until = time.monotonic() + 10
+        while not far.seen:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        near.open("late")
+        asking.join()
+        ((status, headers, _),) = answers
+        assert (status, headers["x-headrace-model"]) == (200, "acme/m")
+        assert len(far.seen) == 1
+    with (
+        upstream(no(500)) as near,
+        upstream(no(500)) as far,
+        start(row(near.url, 1) + other(far.url) + "hedge = 0.001\n") as gateway,
+    ):
+        assert gateway.ask(CHAT, {**ASK, "model": "primary"})[0] in {502, 503}

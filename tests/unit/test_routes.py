@@ -1,6 +1,7 @@
 """Routes above the attempts: the chain by kind of failure, the breaker, and the evidence that each step leaves."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -162,6 +163,52 @@ def test_the_clients_deadline_is_above_them_all():
     assert step.deadlines.total == pytest.approx(40)
     clock.pass_(40)
     assert isinstance(fail(of, plan, step, "auth", status=403), Refusal)
+
+
+HEDGED = TEXT.replace('to = ["two/claude-x", "three/m"]', 'to = ["two/claude-x", "three/m"]\nhedge = 2')
+
+
+def test_a_hedge_is_prepared_and_leaves_no_trace_where_it_never_begins():
+    of = gateway(HEDGED, ENVIRON)
+    plan = begin(of)
+    beside = plan.spec.hedge
+    assert (beside.after, beside.spec.provider, beside.spec.attempt) == (2, "two", 2)
+    assert (beside.spec.relay, dict(beside.spec.headers)["x-api-key"]) == ("normalised", "sk-two")
+    assert told(beside.spec)["x-headrace-fallback"].endswith("two/claude-x; reason=hedge; capability=language_model")
+    way = of.way(plan.token)
+    of.settle(Settlement(token=plan.token, attempts=1, status=200, finish="stop"))
+    assert (way.runtime.provider, way.hops, len(way.records)) == ("one", (), 1)
+    # A failure before it began may still lead to that model.
+    plan = begin(of)
+    step = fail(of, plan, plan.spec, "auth", status=403)
+    assert (step.provider, step.attempt, step.hedge) == ("two", 2, None)
+
+
+def test_whose_head_came_first_is_the_way_and_the_other_is_recorded():
+    for lane, provider, kinds in (("first", "one", ["aborted", None]), ("second", "two", ["aborted", None])):
+        of = gateway(HEDGED, ENVIRON)
+        plan = begin(of)
+        way = of.way(plan.token)
+        of.settle(Settlement(token=plan.token, attempts=2, status=200, finish="stop", lane=lane))
+        assert way.runtime.provider == provider
+        assert [one.kind for one in way.records] == kinds
+        assert way.records[-1].provider == provider
+        assert len(way.hops) == (lane == "second")
+
+
+def test_what_fails_of_a_hedge_goes_on_with_the_numbers_in_order():
+    of = gateway(HEDGED, ENVIRON)
+    plan = begin(of)
+    step = of.next(replace(failure("auth", token=plan.token, attempt=1, status=403), lane="first"))
+    assert (step.provider, step.attempt) == ("three", 3)  # the hedge's model has had its turn
+    of = gateway(HEDGED, ENVIRON)
+    plan = begin(of)
+    step = of.next(replace(failure("overloaded", token=plan.token, attempt=2, status=503), lane="second"))
+    assert (step.provider, step.attempt) == ("two", 3)  # a lone member, once more
+
+
+def test_without_a_hedge_there_is_one_attempt_at_a_time():
+    assert begin(gateway(TEXT, ENVIRON)).spec.hedge is None
 
 
 def broken(of, times, model="primary"):

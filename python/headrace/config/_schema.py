@@ -275,6 +275,9 @@ class RouteTable:
     """Models as `provider_id/model`, each asked once, in this order."""
     on: tuple[RouteKind, ...] = DEFAULT_ON
     """The kinds of failure that it is for."""
+    hedge: Seconds | None = None
+    """Seconds without a head of the answer after which the first of `to` is asked as well; the first good head wins and
+    the other request is cancelled, and perhaps billed. Off by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,18 @@ use headrace_codec::encode::{Reply, error_reply, refusal};
 use headrace_codec::error::{ErrorKind, GatewayStatus};
 use headrace_codec::event::ErrorPhase;
 use headrace_codec::request::RequestError;
+use headrace_kernel::Attempt;
 use tokio::time::{Instant, sleep};
 
 use crate::answer::{self, Manner};
 use crate::client::{Alarm, ClientSocket, Gone};
 use crate::connection::Next;
+use crate::hedge::{Raced, race};
 use crate::listener::Worker;
 use crate::outcome::{Failed, Outcome};
-use crate::policy::{Answer, Decision, Failure, Gathered, OwnedError, Plan, Policy, Refusal, Relay as Mode};
+use crate::policy::{
+    Answer, AttemptSpec, Decision, Failure, Gathered, Hedge, Lane, OwnedError, Plan, Policy, Refusal, Relay as Mode,
+};
 use crate::relay::Relay;
 use crate::request::{ClientRequest, Operation};
 use crate::settle::Ledger;
@@ -98,6 +102,29 @@ impl Exchange<'_> {
             ledger.account.losses.clone_from(&made.borrow().losses);
             ledger.account.attempts += 1;
             let kernel_spec = upstream::kernel_spec(&mut spec, made.borrow().pieces.clone(), unix_s());
+            let begun = kernel_spec.map(|kernel_spec| {
+                let attempt = self.worker.kernel.attempt(kernel_spec);
+                if spec.fresh_connection { attempt.on_fresh_connection() } else { attempt }
+            });
+            let mut lane = None;
+            let hedge = spec.hedge.take();
+            let begun = match (begun, hedge) {
+                (Ok(attempt), Some(hedge)) => {
+                    // Boxed, so that a stream without a hedge holds no room for two attempts.
+                    let raced = Box::pin(self.hedged(attempt, *hedge, &made, ledger)).await;
+                    let Ok((raced, other)) = raced else {
+                        ledger.gone();
+                        return Next::Drop;
+                    };
+                    lane = raced.lane;
+                    if let Some(other) = other {
+                        relay = other.relay.unwrap_or(relay);
+                        spec = other;
+                    }
+                    Ok((raced.attempt, Some(raced.head)))
+                }
+                (begun, _) => begun.map(|attempt| (attempt, None)),
+            };
             let terms = Terms {
                 request: &self.request,
                 spec: &spec,
@@ -109,12 +136,10 @@ impl Exchange<'_> {
                 created,
                 made: &made,
             };
-            let outcome = match kernel_spec {
-                Ok(kernel_spec) => {
-                    let attempt = self.worker.kernel.attempt(kernel_spec);
-                    let attempt = if spec.fresh_connection { attempt.on_fresh_connection() } else { attempt };
+            let outcome = match begun {
+                Ok((attempt, head)) => {
                     let (client, alarm) = (&mut *self.client, &mut *self.alarm);
-                    Relay { worker: &self.worker, terms: &terms, client, alarm, ledger }.run(attempt).await
+                    Relay { worker: &self.worker, terms: &terms, client, alarm, ledger }.run(attempt, head).await
                 }
                 Err(error) => {
                     ledger.failed((*error).clone());
@@ -131,13 +156,15 @@ impl Exchange<'_> {
             };
             let failure = Failure {
                 token,
-                attempt: ledger.account.attempts,
+                attempt: ledger.account.attempts - u32::from(lane == Some(Lane::First)),
                 error: failed.error.clone(),
                 headers: failed.headers.clone(),
                 bytes_sent: failed.bytes_sent,
                 bytes_received: failed.bytes_received,
                 reused_socket: failed.reused_socket,
+                lane,
             };
+            ledger.account.lane = None;
             match self.ask(|policy, reply| policy.next(failure, reply)).await {
                 Err(Gone) => {
                     ledger.gone();
@@ -159,6 +186,35 @@ impl Exchange<'_> {
                 }
             }
         }
+    }
+
+    /// An attempt and its hedge, until one has a head. Gives the hedge's spec, too, where it won.
+    async fn hedged(
+        &mut self,
+        attempt: Attempt,
+        hedge: Hedge,
+        made: &RefCell<Made>,
+        ledger: &mut Ledger,
+    ) -> Result<(Raced, Option<AttemptSpec>), Gone> {
+        let Hedge { after, spec: mut other } = hedge;
+        let other_made = RefCell::new(Made::default());
+        let (worker, request) = (&self.worker, &self.request);
+        let raced = race(self.client, attempt, after, || {
+            other_made.borrow_mut().make(request, &mut other.body).ok()?;
+            let pieces = other_made.borrow().pieces.clone();
+            Some(worker.kernel.attempt(upstream::kernel_spec(&mut other, pieces, unix_s()).ok()?))
+        })
+        .await?;
+        let account = &mut ledger.account;
+        account.lane = raced.lane;
+        account.bytes_sent += raced.other_sent;
+        account.attempts += u32::from(raced.lane.is_some());
+        if raced.lane != Some(Lane::Second) {
+            return Ok((raced, None));
+        }
+        made.swap(&other_made);
+        account.losses.clone_from(&made.borrow().losses);
+        Ok((raced, Some(other)))
     }
 
     /// The policy makes the client's answer of the provider's.

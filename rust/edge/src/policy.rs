@@ -158,6 +158,32 @@ pub struct AttemptSpec {
     pub told: Vec<(String, String)>,
     /// What must not stand in an error that a client reads, or in any record.
     pub secrets: Vec<Secret>,
+    /// Another one, begun beside this one if it has no head by then.
+    pub hedge: Option<Box<Hedge>>,
+}
+
+/// A second attempt at the same time. See `hedge.rs`.
+#[derive(Clone, Debug)]
+pub struct Hedge {
+    pub after: Duration,
+    pub spec: AttemptSpec,
+}
+
+/// Of an attempt and its hedge, which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    First,
+    Second,
+}
+
+impl Lane {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Lane::First => "first",
+            Lane::Second => "second",
+        }
+    }
 }
 
 /// Whose signature an attempt carries: AWS Signature Version 4. The time is the edge's own.
@@ -219,6 +245,8 @@ pub struct Failure {
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub reused_socket: bool,
+    /// Which one failed last, if a hedge had begun; the other one is over, too.
+    pub lane: Option<Lane>,
 }
 
 /// The end of a planned request.
@@ -247,6 +275,8 @@ pub struct Settlement {
     pub first_byte: Option<Duration>,
     pub total: Duration,
     pub losses: Vec<Loss>,
+    /// Whose answer it is, if a hedge had begun.
+    pub lane: Option<Lane>,
 }
 
 /// A response's totals. `None` is unknown, never 0.

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::answer::id_header;
 use crate::client::{Alarm, ClientSocket, Framing};
+use crate::hedge::Headed;
 use crate::limits;
 use crate::listener::Worker;
 use crate::outcome::{Failed, Outcome};
@@ -60,6 +61,7 @@ struct Run<'a> {
     relay: Relay<'a>,
     /// Until its answer is there.
     attempt: Option<Attempt>,
+    head: Option<Headed>,
     answer: Option<Answer>,
     over: Option<Outcome>,
     /// The client was last given bytes, or last took some.
@@ -70,11 +72,13 @@ struct Run<'a> {
 }
 
 impl Relay<'_> {
-    pub(crate) async fn run(self, attempt: Attempt) -> Outcome {
+    /// - `head`: of the attempt, if it is there already.
+    pub(crate) async fn run(self, attempt: Attempt, head: Option<Headed>) -> Outcome {
         let mut run = Run {
             total: self.client.total(),
             relay: self,
             attempt: Some(attempt),
+            head,
             answer: None,
             over: None,
             wrote_at: Instant::now(),
@@ -109,6 +113,17 @@ impl Run<'_> {
             // Given away only with an outcome.
             let Some(attempt) = &mut self.attempt else { return Poll::Ready(Outcome::Broken) };
             if self.answer.is_none() {
+                match self.head.take() {
+                    Some(Ok(head)) => {
+                        self.begin(head);
+                        continue;
+                    }
+                    Some(Err(failure)) => {
+                        self.fail_headless(&failure);
+                        continue;
+                    }
+                    None => {}
+                }
                 match attempt.poll_head(cx) {
                     Poll::Ready(Ok(head)) => self.begin(head),
                     Poll::Ready(Err(failure)) => self.fail_headless(&failure),

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use headrace_edge::policy::{
-    Answer, AttemptSpec, BodySource, Counts, Deadlines, Decision, Plan, Refusal, Relay, Secret,
+    Answer, AttemptSpec, BodySource, Counts, Deadlines, Decision, Hedge, Plan, Refusal, Relay, Secret,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -75,8 +75,20 @@ fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
             .map(|signer| Box::new(signer.edge())),
         relay: relay.extract::<Option<&str>>()?.map(relay_named).transpose()?,
         told: value.getattr(intern!(py, "told"))?.extract()?,
+        hedge: hedge(&value.getattr(intern!(py, "hedge"))?)?,
         secrets: value.getattr(intern!(py, "secrets"))?.extract::<Vec<String>>()?.into_iter().map(Secret).collect(),
     })
+}
+
+fn hedge(value: &Bound<'_, PyAny>) -> PyResult<Option<Box<Hedge>>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let py = value.py();
+    Ok(Some(Box::new(Hedge {
+        after: seconds(value.getattr(intern!(py, "after"))?.extract()?)?,
+        spec: spec(&value.getattr(intern!(py, "spec"))?)?,
+    })))
 }
 
 fn headers(value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Secret)>> {

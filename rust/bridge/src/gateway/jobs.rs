@@ -9,7 +9,7 @@ use std::time::Duration;
 use headrace_codec::Protocol;
 use headrace_codec::event::{At, Event};
 use headrace_codec::request::TargetFlags;
-use headrace_edge::policy::{Failure, Gathered, OwnedError, Settlement};
+use headrace_edge::policy::{Failure, Gathered, Lane, OwnedError, Settlement};
 use headrace_edge::request::Recipe;
 use headrace_edge::{ClientRequest, Reply};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -271,6 +271,11 @@ impl FailureRef {
         self.failure.reused_socket
     }
 
+    #[getter]
+    fn lane(&self) -> Option<&'static str> {
+        self.failure.lane.map(Lane::name)
+    }
+
     fn __repr__(&self) -> String {
         format!("FailureRef({}, #{}, {})", self.failure.token, self.failure.attempt, self.failure.error.kind.code())
     }
@@ -348,6 +353,11 @@ impl SettlementRef {
     #[getter]
     fn attempts(&self) -> u32 {
         self.settlement.attempts
+    }
+
+    #[getter]
+    fn lane(&self) -> Option<&'static str> {
+        self.settlement.lane.map(Lane::name)
     }
 
     #[getter]

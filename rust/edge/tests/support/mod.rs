@@ -153,6 +153,7 @@ pub fn spec(url: &str, request: &ClientRequest, protocol: Protocol) -> AttemptSp
         relay: None,
         told: Vec::new(),
         secrets: Vec::new(),
+        hedge: None,
     }
 }
 
