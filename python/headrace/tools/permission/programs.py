@@ -13,7 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["HARMLESS_VARIABLES", "INLINE", "NEUTRAL", "SHELLS", "TELLING", "WRAPPERS", "Wrapper", "loose_names"]
+__all__ = [
+    "HARMLESS_VARIABLES",
+    "NEUTRAL",
+    "SHELLS",
+    "TELLING",
+    "WRAPPERS",
+    "Wrapper",
+    "inline_options",
+    "is_interpreter",
+    "loose_names",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +111,7 @@ their kind choose what runs, and new ones of their kind are made every year: hen
 
 INLINE: Final[dict[str, frozenset[str]]] = {
     "python": _values("-c"),
-    "python3": _values("-c"),
-    "pypy3": _values("-c"),
+    "pypy": _values("-c"),
     "perl": _values("-e -E"),
     "ruby": _values("-e"),
     "node": _values("-e -p --eval --print"),
@@ -138,6 +147,7 @@ TELLING: Final[dict[str, tuple[str, ...]]] = {
         *("--open-files-in-pager", "-O", "--output", "--exec", "-x", "--git-dir", "--work-tree"),
     ),
     "go": ("-exec", "-toolexec", "-vettool", "-overlay"),
+    "man": ("-P", "--pager", "-H", "--html", "-C", "--config-file"),
     "make": ("-f", "-C", "--eval", "--file", "--makefile", "--directory", "-I"),
     "rg": ("--pre", "--hostname-bin"),
     "rsync": ("-e", "--rsh", "--rsync-path"),
@@ -160,6 +170,17 @@ TELLING: Final[dict[str, tuple[str, ...]]] = {
     "zip": ("-T", "-TT", "--unzip-command"),
 }
 """Options that write, or that run what the line does not show. The empty word: every call."""
+
+
+def is_interpreter(name: str) -> bool:
+    """Tell whether a program runs a text that stands in the line, or in its input."""
+    return inline_options(name) != frozenset()
+
+
+def inline_options(name: str) -> frozenset[str]:
+    """Name the options after which a program's text stands in the line; `python3.12` is `python`."""
+    return INLINE.get(name) or INLINE.get(name.rstrip("0123456789."), frozenset())
+
 
 FLAG_NAMES: Final[dict[str, frozenset[str]]] = {
     "r": _values("recursive R"),

@@ -82,7 +82,9 @@ def _mentioned(read: Line, places: _Places) -> Iterator[Act]:
 
 def _candidates(word: str) -> Iterator[str]:
     """Find what of a word may be a path: all of it, a value after `=`, what sticks to a short option, `@file`."""
-    if not word or len(word) > LONGEST or URL.match(word):
+    if word.startswith("file://"):
+        yield "/" + word.removeprefix("file://").partition("/")[2]
+    if not word or len(word) > LONGEST or URL.match(word) or word.startswith("file:"):
         return
     if not word.startswith("-"):
         yield word.removeprefix("@")

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from headrace.tools.permission.acts import Act, Connect, Mention, Open, Run
-from headrace.tools.permission.programs import INLINE, loose_names
+from headrace.tools.permission.programs import inline_options, loose_names
 
 if TYPE_CHECKING:
     from headrace.tools.permission.shell import Simple
@@ -125,7 +125,7 @@ def _allows(prefix: tuple[str | tuple[str, ...], ...], command: Simple) -> bool:
         words[0] = base
     if not all(word in _any(one) for word, one in zip(words, prefix, strict=False)):
         return False
-    flags = INLINE.get(re.sub(r"[\d.]+$", "", words[0]) if words[0] not in INLINE else words[0], frozenset())
+    flags = inline_options(words[0])
     rest = words[len(prefix) :]
     return not any(_inline(word, flags) for word in rest)
 

@@ -18,7 +18,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.tools.permission.programs import HARMLESS_VARIABLES, NEUTRAL, SHELLS, TELLING, WRAPPERS
+from headrace.tools.permission.programs import (
+    HARMLESS_VARIABLES,
+    NEUTRAL,
+    SHELLS,
+    TELLING,
+    WRAPPERS,
+    is_interpreter,
+)
 from headrace.tools.permission.words import Word, WordReader, told_by
 
 if TYPE_CHECKING:
@@ -33,6 +40,8 @@ DEPTH: Final = 6
 """Of shells in shells. Nobody writes more by hand."""
 
 HARMLESS: Final = re.compile(HARMLESS_VARIABLES)
+QUERIES: Final = frozenset({"--version", "-V", "-v", "--help", "-h"})
+"""Options of interpreters that read no program."""
 CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
 LATER_CODE: Final = re.compile(r"\$\(|`|\$\{")
 AWK_ACTS: Final = re.compile(r"\bsystem\b|\bgetline\b|[|>@]")
@@ -336,6 +345,8 @@ class _Reader(WordReader):
             self.shell(argv, doubts, piped=piped, fed=fed or [])
         elif name in SPECIAL:
             SPECIAL[name](self, argv, doubts)
+        elif is_interpreter(name) and not any(text in QUERIES or text[:1] not in ("-", "") for text in texts[1:]):
+            self.note(argv, [*doubts, "it reads its program from its input"])
         else:
             self.note(argv, doubts)
 
@@ -375,9 +386,9 @@ class _Reader(WordReader):
                 ended = text == "--"
                 split = _split_string(text, argv[at + 1 : at + 2]) if name == "env" else None
                 if split is not None:
-                    self.line(split, self.depth + 1)
+                    self.line(split[0], self.depth + 1)
                     self.doubt("env splits a text into words")
-                at += text in how.values
+                at += text in how.values or (split is not None and split[1])
             elif assigned:
                 if not HARMLESS.fullmatch(assigned[1]):
                     doubts.append(f"it is given {assigned[1]}")
@@ -515,12 +526,13 @@ class _Reader(WordReader):
             self.note(argv, doubts)
 
 
-def _split_string(text: str, following: list[Word]) -> str | None:
-    """Give the text of `env -S`, in each of its spellings."""
-    if text in ("-S", "--split-string"):
-        return following[0].text if following else ""
-    found = re.match(r"--split-string=(.*)|-[i0v]*S(.+)", text, re.DOTALL)
-    return (found[1] or found[2]) if found else None
+def _split_string(text: str, following: list[Word]) -> tuple[str, bool] | None:
+    """Give the text of `env -S`, in each of its spellings, and whether it is the next word."""
+    found = re.fullmatch(r"--split-string(?:=(.*))?|-[i0v]*S(.*)", text, re.DOTALL)
+    if found is None:
+        return None
+    inside = found[1] or found[2]
+    return (inside, False) if inside else (following[0].text if following else "", True)
 
 
 def _telling(name: str, argv: list[Word]) -> list[str]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Word", "WordReader", "told_by"]
 
 GLOB: Final = re.compile(r"[*?\[]")
+LIKELY: Final = {"IFS": " ", "PWD": "."}
+"""What some variables are, if the line does not say otherwise."""
 BRACE: Final = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 
 
@@ -128,7 +130,7 @@ class WordReader:
         plain = self.raw(node) in (f"${name}", f"${{{name}}}")
         if plain and name == "HOME" and self.home is not None and name not in self.variables:
             return Part(self.home, quoted=quoted)
-        text = " " if name == "IFS" else self.variables.get(name, "")
+        text = self.variables.get(name, LIKELY.get(name, ""))
         return Part(text, known=False, quoted=quoted)
 
     def substitution(self, node: Node, *, quoted: bool) -> Part:
