@@ -74,7 +74,9 @@ pub(super) fn slot<'a>(
     provider: Option<&str>,
     data: Cow<'a, str>,
 ) -> Cow<'a, str> {
-    if family == client {
+    // Bedrock's hosts of Anthropic's models speak Messages too, and its clients send back what they got.
+    let own = family == client || (client, family) == (Protocol::AnthropicMessages, Protocol::BedrockInvoke);
+    if own {
         return data;
     }
     let wrapped = wrap(family, form, provider, &data);

@@ -46,7 +46,7 @@ impl Shared {
 
     /// Whether readable reasoning has to come back with its signature as it was.
     pub fn signs_text(&self) -> bool {
-        self.family == Some(Protocol::AnthropicMessages)
+        matches!(self.family, Some(Protocol::AnthropicMessages | Protocol::BedrockConverse | Protocol::BedrockInvoke))
     }
 
     /// Whether events of this family stand in the client's own words.

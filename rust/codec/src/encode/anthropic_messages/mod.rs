@@ -258,7 +258,8 @@ impl Messages {
     fn continuation(&mut self, shared: &mut Shared, continuation: &Continued<'_>, out: &mut Vec<u8>) {
         let Continued { family, form, data, to, index } = *continuation;
         let data = shared.slot(family, form, data).into_owned();
-        if family == Protocol::AnthropicMessages && form == ContinuationForm::Details && is_object(data.as_bytes()) {
+        let own = matches!(family, Protocol::AnthropicMessages | Protocol::BedrockInvoke);
+        if own && form == ContinuationForm::Details && is_object(data.as_bytes()) {
             // A whole block of the vendor's own: a compaction.
             return self.piece(shared, Piece::Block(data.into_bytes()), out);
         }

@@ -81,9 +81,7 @@ impl Chat {
         put(&mut head, "data: ");
         put_head(&mut head, shared, "chat.completion.chunk");
         put(&mut head, ",\"choices\":[{\"index\":0,\"delta\":{");
-        let signs = shared.family.is_some_and(|family| {
-            matches!(family, Protocol::AnthropicMessages | Protocol::BedrockConverse | Protocol::BedrockInvoke)
-        });
+        let signs = shared.signs_text();
         Chat {
             head,
             tail: if shared.include_usage {
