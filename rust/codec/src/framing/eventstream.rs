@@ -6,9 +6,12 @@
 //!    be is refused before a byte of it is waited for, and nothing is reserved for what has not come.
 //! 3. Every header is read, of all ten types, also those that nobody asks for. A name that comes twice, a type that does not
 //!    exist, text that is not UTF-8 or a value past its end break the message.
-//! 4. A message that broke breaks the stream: where the next one starts is not known.
+//! 4. Messages mostly repeat the headers of the one before: equal bytes are not read again.
+//! 5. A message that broke breaks the stream: where the next one starts is not known.
 //!
 //! What a header or a payload means must not be added here.
+
+use std::ops::Range;
 
 use super::clear;
 use crate::limits::{MAX_EVENTSTREAM_HEADER_BYTES, MAX_EVENTSTREAM_HEADERS, MAX_FRAME};
@@ -37,6 +40,7 @@ pub enum Value<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     headers: &'a [u8],
+    fields: &'a [Field],
     pub payload: &'a [u8],
     pub start: u64,
     pub end: u64,
@@ -53,11 +57,17 @@ impl<'a> Message<'a> {
     /// A header that is text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&'a str> {
-        self.headers().find(|(known, _)| *known == name).and_then(|(_, value)| match value {
-            Value::String(text) => Some(text),
-            _ => None,
-        })
+        let field = self.fields.iter().find(|f| self.headers[f.name.clone()] == *name.as_bytes())?;
+        std::str::from_utf8(&self.headers[field.text.clone()?]).ok()
     }
+}
+
+/// Where a header stands among the headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    name: Range<usize>,
+    /// Its value, where that is text.
+    text: Option<Range<usize>>,
 }
 
 /// Why a message could not be read, and where it starts.
@@ -79,6 +89,9 @@ pub struct EventStream {
     start: u64,
     /// Length of the message whose head is in `partial`, once its prelude was judged.
     total: Option<usize>,
+    /// The headers that were read last, and what stands where in them.
+    headers: Vec<u8>,
+    fields: Vec<Field>,
 }
 
 impl EventStream {
@@ -130,9 +143,14 @@ impl EventStream {
 
     fn give(&mut self, whole: &[u8], each: Each<'_>) -> Result<bool, Broken> {
         let start = self.start;
-        let message = read(whole, start).map_err(|what| self.broken(what))?;
-        self.start = message.end;
-        Ok(each(&message))
+        let (headers, payload) = read(whole).map_err(|what| self.broken(what))?;
+        if self.headers != headers {
+            clear(&mut self.headers);
+            self.fields = fields(headers).map_err(|what| self.broken(what))?;
+            self.headers.extend_from_slice(headers);
+        }
+        self.start += whole.len() as u64;
+        Ok(each(&Message { headers, fields: &self.fields, payload, start, end: self.start }))
     }
 
     fn broken(&self, what: &'static str) -> Broken {
@@ -160,30 +178,36 @@ fn judged(head: &[u8]) -> Result<Option<usize>, &'static str> {
     Ok(Some(total))
 }
 
-/// Reads one whole message whose prelude was judged.
-fn read(whole: &[u8], start: u64) -> Result<Message<'_>, &'static str> {
+/// The headers and the payload of a whole message whose prelude was judged.
+fn read(whole: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
     let (before, checksum) = whole.split_at(whole.len() - TRAILER);
     if crc32fast::hash(before) != number(checksum, 0) {
         return Err("the checksum of a message is wrong");
     }
-    let (headers, payload) = before[PRELUDE..].split_at(number(whole, 4) as usize);
-    check(headers)?;
-    Ok(Message { headers, payload, start, end: start + whole.len() as u64 })
+    Ok(before[PRELUDE..].split_at(number(whole, 4) as usize))
 }
 
-fn check(headers: &[u8]) -> Result<(), &'static str> {
-    let mut names: [&str; MAX_EVENTSTREAM_HEADERS] = [""; MAX_EVENTSTREAM_HEADERS];
-    let (mut rest, mut count) = (Reader { rest: headers }, 0);
-    while !rest.rest.is_empty() {
-        let (name, _) = rest.header()?;
-        if names[..count].contains(&name) {
+/// Reads all headers, of whatever type.
+fn fields(headers: &[u8]) -> Result<Vec<Field>, &'static str> {
+    let (mut reader, mut fields) = (Reader { rest: headers }, Vec::<Field>::new());
+    let at = |rest: &[u8]| headers.len() - rest.len();
+    while !reader.rest.is_empty() {
+        let from = at(reader.rest) + 1;
+        let (name, value) = reader.header()?;
+        let end = at(reader.rest);
+        if fields.iter().any(|known| headers[known.name.clone()] == *name.as_bytes()) {
             return Err("a header of a message comes twice");
         }
-        let Some(free) = names.get_mut(count) else { return Err("a message has more headers than may be") };
-        *free = name;
-        count += 1;
+        if fields.len() == MAX_EVENTSTREAM_HEADERS {
+            return Err("a message has more headers than may be");
+        }
+        let text = match value {
+            Value::String(text) => Some(end - text.len()..end),
+            _ => None,
+        };
+        fields.push(Field { name: from..from + name.len(), text });
     }
-    Ok(())
+    Ok(fields)
 }
 
 /// Four bytes of a slice that has them.
