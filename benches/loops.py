@@ -7,10 +7,13 @@ beat while doing all of that.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
+
+from benches import bedrock
 
 Emit = Callable[[tuple[str, int, Any]], None]
 Calls = dict[int, tuple[str, list[str]]]
@@ -97,7 +100,16 @@ def decode(protocol: str, pieces: Iterable[bytes]) -> list[tuple[str, int, Any]]
     """All events of a stream, as the hand-written loop sees them."""
     events: list[tuple[str, int, Any]] = []
     calls: Calls = {}
-    normalise, emit, loads = _NORMALISE[protocol], events.append, orjson.loads
+    emit, loads = events.append, orjson.loads
+    if protocol == "bedrock_converse":
+        for name, payload in bedrock.frames(pieces):
+            bedrock.event(name, loads(payload), emit, calls)
+        return events
+    if protocol == "bedrock_invoke":
+        for _, payload in bedrock.frames(pieces):
+            _messages(loads(base64.b64decode(loads(payload)["bytes"])), emit, calls)
+        return events
+    normalise = _NORMALISE[protocol]
     for frame in frames(pieces):
         normalise(loads(frame), emit, calls)
     return events

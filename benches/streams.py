@@ -16,6 +16,8 @@ import string
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from benches import bedrock
+
 _PROSE = (
     "water runs along the race and turns the wheel while the miller counts sacks of flour by hand and "
     "hears rain on the slate roof above naïve café übung 水 流れ 🚀 every stream finds its own level in time"
@@ -128,7 +130,7 @@ def _chat_tools(make: _Maker) -> Stream:
     return Stream("openai_chat_tools", "openai_chat", tuple(events), "", "", tuple(calls))
 
 
-def _messages(make: _Maker) -> Stream:
+def _message_events(make: _Maker) -> tuple[list[dict[str, Any]], tuple[str, str, tuple[tuple[str, Any], ...]]]:
     thoughts, tokens = make.tokens(DELTAS // 4), make.tokens(DELTAS // 2)
     text, pieces = make.arguments(DELTAS // 4)
     usage = {"input_tokens": 40, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
@@ -168,8 +170,25 @@ def _messages(make: _Maker) -> Stream:
         {"type": "message_stop"},
     ]
     calls = (("write_file", json.loads(text)),)
-    wire = tuple(_sse(e, named=True) for e in events)
-    return Stream("anthropic_messages", "anthropic_messages", wire, "".join(tokens), "".join(thoughts), calls)
+    return events, ("".join(tokens), "".join(thoughts), calls)
+
+
+def _messages(make: _Maker) -> Stream:
+    events, said = _message_events(make)
+    return Stream("anthropic_messages", "anthropic_messages", tuple(_sse(e, named=True) for e in events), *said)
+
+
+def _invoke(make: _Maker) -> Stream:
+    events, said = _message_events(make)
+    return Stream("bedrock_invoke", "bedrock_invoke", bedrock.invoke(events), *said)
+
+
+def _converse(make: _Maker) -> Stream:
+    thoughts, tokens = make.tokens(DELTAS // 4), make.tokens(DELTAS // 2)
+    text, pieces = make.arguments(DELTAS // 4)
+    wire = bedrock.converse(thoughts, tokens, pieces, make.ident)
+    calls = (("write_file", json.loads(text)),)
+    return Stream("bedrock_converse", "bedrock_converse", wire, "".join(tokens), "".join(thoughts), calls)
 
 
 def _delta(index: int, delta: dict[str, Any]) -> dict[str, Any]:
@@ -243,6 +262,8 @@ _MAKERS = {
     "openai_chat_tools": _chat_tools,
     "anthropic_messages": _messages,
     "openai_responses": _responses,
+    "bedrock_converse": _converse,
+    "bedrock_invoke": _invoke,
 }
 NAMES = tuple(_MAKERS)
 

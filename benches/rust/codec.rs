@@ -3,7 +3,7 @@
 //!     bench-codec PROTOCOL FILE [READ]
 //!
 //! Decodes FILE over and over for a third of a second, in reads of READ bytes (0: one event a read), and prints one JSON line:
-//! nanoseconds per SSE event, and what was decoded, so that whoever asked can compare it before the time.
+//! nanoseconds per event of the stream, and what was decoded, so that whoever asked can compare it before the time.
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let protocol = Protocol::from_name(&next("the protocol")?).ok_or("no such protocol")?;
     let body = std::fs::read(next("the file")?)?;
     let read: usize = next("the size of a read")?.parse()?;
-    let pieces = pieces(&body, read);
-    let frames = memchr::memmem::find_iter(&body, b"\n\n").count();
+    let ends = match protocol {
+        Protocol::BedrockConverse | Protocol::BedrockInvoke => messages(&body),
+        _ => memchr::memmem::find_iter(&body, b"\n\n").map(|at| at + 2).collect(),
+    };
+    let pieces = pieces(&body, &ends, read);
+    let frames = ends.len();
     let counted = decode(protocol, &pieces);
     let (mut rounds, began) = (0u32, Instant::now());
     while began.elapsed() < Duration::from_millis(330) {
@@ -53,15 +57,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn pieces(body: &[u8], read: usize) -> Vec<&[u8]> {
+/// Where the messages of an AWS event stream end, by their lengths.
+fn messages(body: &[u8]) -> Vec<usize> {
+    let mut ends = vec![0];
+    while let Some(length) = body[ends[ends.len() - 1]..].first_chunk() {
+        ends.push(ends[ends.len() - 1] + u32::from_be_bytes(*length) as usize);
+    }
+    ends.split_off(1)
+}
+
+fn pieces<'a>(body: &'a [u8], ends: &[usize], read: usize) -> Vec<&'a [u8]> {
     if read > 0 {
         return body.chunks(read).collect();
     }
     let mut from = 0;
-    memchr::memmem::find_iter(body, b"\n\n")
-        .map(|at| {
-            let piece = &body[from..at + 2];
-            from = at + 2;
+    ends.iter()
+        .map(|&end| {
+            let piece = &body[from..end];
+            from = end;
             piece
         })
         .collect()
