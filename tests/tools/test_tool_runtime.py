@@ -170,14 +170,14 @@ def test_c3_each_fact_is_durable_before_the_next_step(project):
 
     spy._run = run  # noqa: SLF001
     bench = spied(project, spy)
-    plain = bench.runtime._record_raw  # noqa: SLF001
+    plain = bench.runtime._clerk._record  # noqa: SLF001
 
     async def record(payload):
         await asyncio.sleep(0.001)
         await plain(payload)
         steps.append(payload.type)
 
-    bench.runtime._record_raw = record  # noqa: SLF001
+    bench.runtime._clerk._record = record  # noqa: SLF001
     bench.run("spy__it")
     assert steps == [
         *("prepare", "tool.validated", "permission.requested", "permission.decided", "prepare"),
@@ -197,7 +197,7 @@ def test_a_log_that_fails_stops_everything(project):
                 raise OSError("the disk is full")
             bench.facts.append(payload)
 
-        bench.runtime._record_raw = record  # noqa: SLF001
+        bench.runtime._clerk._record = record  # noqa: SLF001
         with pytest.raises(OSError, match="disk is full"):
             bench.run("spy__it")
         assert spy.runs == (stop >= 3)
@@ -615,7 +615,7 @@ def test_t5_output_that_imitates_instructions_changes_no_policy_input(project):
         bench = Bench(project, mode="default", answer="deny")
         seen = []
         decide = bench.runtime.policy.decide
-        bench.runtime.policy = Watched(decide, bench.runtime.policy, seen)
+        bench.runtime._gate.policy = Watched(decide, bench.runtime.policy, seen)  # noqa: SLF001
         for text in texts:
             (project / "notes.txt").write_text(text)
             await bench.call("read_file", path="notes.txt")

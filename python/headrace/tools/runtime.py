@@ -22,7 +22,7 @@ import asyncio
 import hashlib
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from headrace.log.payloads import (
@@ -31,25 +31,26 @@ from headrace.log.payloads import (
     FileChange,
     HookDecided,
     Limits,
-    PermissionDecided,
     PermissionRequested,
     ToolIntent,
     ToolObserved,
     ToolValidated,
 )
+from headrace.tools.clerk import Clerk, short
 from headrace.tools.clip import VIEW_BYTES
 from headrace.tools.definition import Outcome, Prepared, RefusedError
-from headrace.tools.hooks import AfterCall, BeforeCall, ask_hook
+from headrace.tools.gate import Call, Gate, Stop
+from headrace.tools.hooks import AfterCall, ask_hook
 from headrace.tools.output import Observed, RedactedOutput
 from headrace.tools.permission.acts import Query
 from headrace.tools.permission.grants import Grants
-from headrace.tools.permission.policy import Decision, Mode, Policy
+from headrace.tools.permission.policy import Mode, Policy
 from headrace.tools.redact import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
-    from headrace.log.payloads import ArtifactRef, Grant, ObservationCode, Payload, PermissionAnswer, Phase
+    from headrace.log.payloads import ArtifactRef, ObservationCode, Payload, PermissionAnswer, Phase
     from headrace.tools.execution import Limits as CommandLimits
     from headrace.tools.hooks import AfterHook, BeforeHook
     from headrace.tools.toolbox import Entry, Toolbox
@@ -58,8 +59,6 @@ __all__ = ["ToolRuntime", "intent_digest"]
 
 T = TypeVar("T")
 
-MESSAGE_LIMIT: Final = 2000
-"""Characters of what we say about a failure. It may quote what a model wrote, and that may be long."""
 FAULTS: Final = 5
 """Of a schema that are told at once."""
 RETRYABLE: Final = frozenset({"schema_invalid", "precondition_failed", "unknown_tool", "malformed_intent", "timeout"})
@@ -74,25 +73,6 @@ def intent_digest(tool: str, value: Any) -> str:
     """Name what an intent wants: the tool and its normalised input."""
     text = json.dumps([tool, value], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-class _Stop(Exception):  # noqa: N818 - no error: the way out of the pipeline with an observation
-    """The pipeline ends here."""
-
-    def __init__(self, phase: Phase, code: ObservationCode, message: str) -> None:
-        super().__init__(message)
-        self.phase, self.code, self.message = phase, code, message
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """An intent on its way."""
-
-    intent: ToolIntent
-    entry: Entry
-    prepared: Prepared
-    digest: str
-    query: Query
 
 
 class ToolRuntime:
@@ -128,36 +108,43 @@ class ToolRuntime:
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self.toolbox = toolbox
-        self.policy = policy or Policy()
-        self.grants = grants or Grants()
         self.root = root
-        self._mode: Mode = mode
-        if not self.policy.allows_mode(mode):
-            raise ValueError(f"mode: the policy does not let {mode} be used")
-        self._record_raw, self._ask, self._keep = record, ask, keep
-        self._tier = tier
         self._redactor = redactor or Redactor()
-        self._before, self._after = tuple(before), tuple(after)
+        self._clerk = Clerk(self._redactor, record, keep)
+        self._gate = Gate(
+            self._clerk,
+            ask=ask,
+            policy=policy or Policy(),
+            mode=mode,
+            grants=grants or Grants(),
+            hooks=before,
+            tier=tier,
+            now_ms=now_ms,
+        )
+        self._tier, self._after = tier, tuple(after)
         self._view_bytes = view_bytes
-        self._new_id, self._now_ms = new_id, now_ms
+        self._new_id = new_id
         self._results: dict[str, asyncio.Future[ToolObserved]] = {}
         self._before_us: dict[str, ToolObserved] = {}
         self._in_doubt: set[str] = set()
         self._running: dict[str, asyncio.Task[Any]] = {}
 
     @property
+    def policy(self) -> Policy:
+        """What decides."""
+        return self._gate.policy
+
+    @property
     def mode(self) -> Mode:
         """The permission mode."""
-        return self._mode
+        return self._gate.mode
 
     def set_mode(self, mode: Mode) -> None:
         """Go on in another mode.
 
         Raises `ValueError`: the policy does not let it be used.
         """
-        if not self.policy.allows_mode(mode):
-            raise ValueError(f"mode: the policy does not let {mode} be used")
-        self._mode = mode
+        self._gate.enter(mode)
 
     def restore(self, observed: Iterable[ToolObserved], in_doubt: Iterable[str] = ()) -> None:
         """Take what a log has, before a run goes on: what was observed is not run again.
@@ -236,31 +223,31 @@ class ToolRuntime:
         try:
             entry, value = self._look(intent)
             call = await self._prepare(intent, entry, value)
-        except _Stop as stop:
-            await self._record(
+        except Stop as stop:
+            await self._clerk.record(
                 ToolValidated(
                     intent_id=intent.intent_id,
                     ok=False,
                     phase=stop.phase,
                     code=stop.code,
-                    message=_short(self._clean(stop.message)),
+                    message=self._clerk.words(stop.message),
                 )
             )
             return (await _surely(self._observe(intent, stop.phase, stop.code, stop.message)))[0]
-        await self._record(
+        await self._clerk.record(
             ToolValidated(
                 intent_id=intent.intent_id,
                 ok=True,
                 phase="risk",
-                normalised=_json(self._redactor.value(dict(call.prepared.normalised))),
+                normalised=_json(self._clerk.value(dict(call.prepared.normalised))),
                 intent_digest=call.digest,
                 tool_version=entry.version,
                 effects=call.query.effects,
             )
         )
         try:
-            call = await self._permit(call)
-        except _Stop as stop:
+            call = await self._gate.let(call, lambda: self._again(call))
+        except Stop as stop:
             return (await _surely(self._observe(intent, stop.phase, stop.code, stop.message)))[0]
         return await self._execute(call)
 
@@ -269,181 +256,52 @@ class ToolRuntime:
         entry = self.toolbox.get(intent.tool_name)
         if entry is None:
             names = ", ".join(tool.name for tool in self.toolbox.menu())
-            raise _Stop("lookup", "unknown_tool", f"There is no tool {intent.tool_name[:80]!r}. There are: {names}.")
+            raise Stop("lookup", "unknown_tool", f"There is no tool {intent.tool_name[:80]!r}. There are: {names}.")
         if not entry.visible:
-            raise _Stop("visible", "tool_not_visible", f"The tool {intent.tool_name} is not offered in this run.")
+            raise Stop("visible", "tool_not_visible", f"The tool {intent.tool_name} is not offered in this run.")
         if entry.handler.spec.kind != intent.kind:
-            raise _Stop("schema", "malformed_intent", f"{intent.tool_name} is a {entry.handler.spec.kind} tool.")
+            raise Stop("schema", "malformed_intent", f"{intent.tool_name} is a {entry.handler.spec.kind} tool.")
         try:
             value = intent.input
         except ValueError:
-            raise _Stop("schema", "malformed_intent", "The arguments are not one JSON object.") from None
+            raise Stop("schema", "malformed_intent", "The arguments are not one JSON object.") from None
         faults = [
             f"{'/'.join(str(step) for step in fault.instance_path) or 'the arguments'}: {fault.message}"
             for fault, _ in zip(entry.validator.iter_errors(value), range(FAULTS), strict=False)
         ]
         if faults:
-            raise _Stop("schema", "schema_invalid", f"The arguments do not fit the schema. {'; '.join(faults)}")
+            raise Stop("schema", "schema_invalid", f"The arguments do not fit the schema. {'; '.join(faults)}")
         return entry, value
 
-    async def _prepare(self, intent: ToolIntent, entry: Entry, value: Any) -> _Call:
+    async def _prepare(self, intent: ToolIntent, entry: Entry, value: Any) -> Call:
         """Preconditions and risk: what would be done."""
         try:
             prepared = await asyncio.wait_for(entry.handler.prepare(value), entry.handler.spec.timeout_s)
         except RefusedError as refused:
-            raise _Stop("preconditions", refused.code, refused.message) from None
+            raise Stop("preconditions", refused.code, refused.message) from None
         except TimeoutError:
-            raise _Stop("preconditions", "precondition_failed", "Looking at the call took too long.") from None
+            raise Stop("preconditions", "precondition_failed", "Looking at the call took too long.") from None
         except Exception as error:  # noqa: BLE001 - a tool may fail in any way, and is never an exception to its caller
-            raise _Stop("preconditions", "precondition_failed", _failure(error)) from None
+            raise Stop("preconditions", "precondition_failed", _failure(error)) from None
         query = Query(
             tool=intent.tool_name, acts=prepared.acts, doubts=prepared.doubts, root=self.root, tier=self._tier
         )
         undeclared = set(query.effects) - set(entry.handler.spec.effects) - {"none"}
         if undeclared:
             words = f"{intent.tool_name} would {', '.join(sorted(undeclared))}, and does not declare it."
-            raise _Stop("risk", "precondition_failed", words)
-        return _Call(intent, entry, prepared, intent_digest(intent.tool_name, prepared.normalised), query)
+            raise Stop("risk", "precondition_failed", words)
+        return Call(intent, entry, prepared, intent_digest(intent.tool_name, prepared.normalised), query)
 
-    async def _permit(self, call: _Call) -> _Call:
-        """Policy and, where it asks, a person. Returns the call as it may be done."""
-        if not call.entry.executable:
-            await self._decide(call, "deny", "policy", reason="the tool may be seen and not executed")
-            raise _Stop(
-                "policy", "permission_denied", f"The tool {call.intent.tool_name} may not be executed in this run."
-            )
-        hooked = await self._ask_hooks(call)
-        decision = self.policy.decide(call.query, self._mode)
-        rule = decision.rule
-        if decision.effect == "deny":
-            by = decision.by if not rule else "policy"
-            await self._decide(call, "deny", by, rule=rule, reason=decision.why)
-            raise _Stop("policy", "permission_denied", f"Denied{f' by {rule}' if rule else ''}: {decision.why}.")
-        if hooked is not None and decision.effect == "allow":
-            if self._mode == "headless":
-                await self._decide(call, "deny", "hook", reason=hooked)
-                raise _Stop("policy", "permission_denied", f"Denied: nobody is there to be asked: {hooked}.")
-            decision = Decision("ask", "default", "", hooked)
-        if decision.effect == "allow":
-            await self._decide(call, "allow", decision.by, rule=rule, reason=decision.why)
-            return call
-        grant = self.grants.find(
-            decision,
-            digest=call.digest,
-            cwd=call.prepared.cwd,
-            policy=self.policy,
-            query=call.query,
-            now_ms=self._now_ms(),
-        )
-        if grant is not None and hooked is None:
-            await self._decide(call, "allow", "grant", rule=rule, reason="allowed before", grant=grant)
-            return call
-        await self._ask_person(call, decision, with_rule=decision.rule_may_answer and hooked is None)
-        again = await self._again(call)
-        if again.query != call.query or again.digest != call.digest or again.prepared.diff != call.prepared.diff:
-            words = "What would be done now is not what was allowed; propose it again."
-            raise _Stop("ask", "precondition_failed", words)
-        return again
-
-    async def _again(self, call: _Call) -> _Call:
+    async def _again(self, call: Call) -> Call:
         """Prepare anew what waited for an answer: the world may be another by now."""
         try:
             return await self._prepare(call.intent, call.entry, call.intent.input)
-        except _Stop as stop:
-            raise _Stop("ask", stop.code, stop.message) from None
-
-    async def _ask_hooks(self, call: _Call) -> str | None:
-        """Ask the hooks. Returns why one of them wants a person to be asked, or None."""
-        wish = None
-        for hook in self._before:
-            told = BeforeCall(
-                intent_id=call.intent.intent_id,
-                tool_name=call.intent.tool_name,
-                value=self._redactor.value(dict(call.prepared.normalised)),
-                effects=call.query.effects,
-                summary=self._clean(call.prepared.summary),
-                cwd=call.prepared.cwd,
-            )
-            answer = await ask_hook(hook.before(told))
-            await self._record(
-                HookDecided(
-                    intent_id=call.intent.intent_id,
-                    hook=hook.name,
-                    decision=answer.decision,
-                    reason=_short(self._clean(answer.reason)),
-                )
-            )
-            if answer.decision == "deny":
-                await self._decide(call, "deny", "hook", rule=hook.name, reason=answer.reason)
-                raise _Stop("policy", "permission_denied", f"Denied by the hook {hook.name}: {answer.reason}.")
-            if answer.decision == "ask":
-                wish = answer.reason or f"the hook {hook.name} wants it"
-        return wish
-
-    async def _ask_person(self, call: _Call, decision: Decision, *, with_rule: bool) -> None:
-        prepared = call.prepared
-        diff = await self._artifact(prepared.diff) if prepared.diff else None
-        choices: tuple[Literal["once", "session", "rule", "deny"], ...] = (
-            ("once", "session", "rule", "deny") if with_rule else ("once", "session", "deny")
-        )
-        question = PermissionRequested(
-            intent_id=call.intent.intent_id,
-            tool_name=call.intent.tool_name,
-            intent_digest=call.digest,
-            summary=_short(self._clean(prepared.summary)),
-            argv=tuple(self._clean(word) for word in prepared.argv),
-            cwd=prepared.cwd,
-            tier=self._tier,
-            rule=decision.rule,
-            why=_short(self._clean(decision.why)),
-            effects=call.query.effects,
-            policy=self.policy.hash,
-            diff=diff,
-            choices=choices,
-        )
-        await self._record(question)
-        answer = await self._ask(question)
-        if answer.decision != "allow" or answer.scope not in choices:
-            reason = answer.reason or ("that choice was not offered" if answer.decision == "allow" else "")
-            await self._decide(call, "deny", answer.by, rule=decision.rule, reason=reason)
-            said = f": {reason}" if reason else ""
-            raise _Stop(
-                "ask", "permission_denied", f"Denied by {'a person' if answer.by == 'person' else 'default'}{said}."
-            )
-        grant = self.grants.give(
-            answer.scope,
-            digest=call.digest,
-            cwd=prepared.cwd,
-            policy=self.policy,
-            query=call.query,
-            now_ms=self._now_ms(),
-        )
-        await self._decide(call, "allow", answer.by, rule=decision.rule, reason=answer.reason, grant=grant)
-
-    async def _decide(
-        self,
-        call: _Call,
-        decision: Literal["allow", "deny"],
-        by: Literal["policy", "mode", "grant", "hook", "person", "default"],
-        *,
-        rule: str = "",
-        reason: str = "",
-        grant: Grant | None = None,
-    ) -> None:
-        await self._record(
-            PermissionDecided(
-                intent_id=call.intent.intent_id,
-                decision=decision,
-                by=by,
-                rule=rule,
-                reason=_short(self._clean(reason)),
-                grant=grant,
-            )
-        )
+        except Stop as stop:
+            raise Stop("ask", stop.code, stop.message) from None
 
     # --- execution
 
-    async def _execute(self, call: _Call) -> ToolObserved:
+    async def _execute(self, call: Call) -> ToolObserved:
         """Execute, and all that follows. From the start on, a cancellation waits for the facts."""
         spec, prepared, execution_id = call.entry.handler.spec, call.prepared, self._new_id()
         start = ExecutionStarted(
@@ -454,14 +312,14 @@ class ToolRuntime:
             cwd=prepared.cwd or self.root,
             intent_digest=call.digest,
             tool_version=call.entry.version,
-            argv=tuple(self._clean(word) for word in prepared.argv),
+            argv=tuple(self._clerk.clean(word) for word in prepared.argv),
             sandbox=self._tier if prepared.argv else "none",
             limits=_limits(prepared.limits, spec.timeout_s),
             environment=prepared.environment,
             effects=call.query.effects,
         )
         # From here on a cancellation waits for the facts: a start without an end would be in doubt.
-        _, cancelled = await _surely(self._record(start))
+        _, cancelled = await _surely(self._clerk.record(start))
         output = RedactedOutput(self._redactor, self._view_bytes)
         began, outcome = time.monotonic(), Outcome()
         try:
@@ -491,10 +349,10 @@ class ToolRuntime:
             return Outcome(code="tool_error", message=_failure(error))
 
     async def _close(
-        self, call: _Call, execution_id: str, output: RedactedOutput, outcome: Outcome, took: int, *, cancelled: bool
+        self, call: Call, execution_id: str, output: RedactedOutput, outcome: Outcome, took: int, *, cancelled: bool
     ) -> ToolObserved:
         """Normalise, redact, budget, observe."""
-        seen = await output.finish(self._keep)
+        seen = await output.finish(self._clerk.keep)
         code: ObservationCode = "cancelled" if cancelled else outcome.code
         ended: Literal["ok", "tool_error", "timeout", "cancelled", "killed"] = (
             "cancelled" if cancelled else outcome.code
@@ -503,10 +361,10 @@ class ToolRuntime:
             ended = "killed"
         message = "It was cancelled." if cancelled else outcome.message
         changes = [
-            FileChange(path=one.path, before=one.before, after=one.after, diff=await self._artifact(one.diff))
+            FileChange(path=one.path, before=one.before, after=one.after, diff=await self._clerk.artifact(one.diff))
             for one in outcome.changes
         ]
-        await self._record(
+        await self._clerk.record(
             ExecutionFinished(
                 intent_id=call.intent.intent_id,
                 execution_id=execution_id,
@@ -519,7 +377,7 @@ class ToolRuntime:
                 output_bytes=output.raw_bytes,
                 output=seen.whole,
                 changes=tuple(changes),
-                message=_short(self._clean(message)),
+                message=self._clerk.words(message),
             )
         )
         return await self._observe(
@@ -544,7 +402,7 @@ class ToolRuntime:
         execution_id: str | None = None,
     ) -> ToolObserved:
         said, count = self._redactor.text(message)
-        text = "\n".join(part for part in (_short(said), seen.text) if part)
+        text = "\n".join(part for part in (short(said), seen.text) if part)
         observed = ToolObserved(
             intent_id=intent.intent_id,
             phase=phase,
@@ -564,29 +422,13 @@ class ToolRuntime:
                 intent_id=intent.intent_id,
                 hook=hook.name,
                 decision=answer.decision,
-                reason=_short(self._clean(answer.reason)),
+                reason=self._clerk.words(answer.reason),
             )
-            await self._record(decision)
+            await self._clerk.record(decision)
             if answer.decision != "allow":
                 observed = replace(observed, text=f"[withheld by the hook {hook.name}]")
-        await self._record(observed)
+        await self._clerk.record(observed)
         return observed
-
-    # --- below
-
-    async def _record(self, payload: Payload) -> None:
-        """Record a fact. Whatever a step may have overlooked, no secret that is known passes here."""
-        if self._redactor and self._redactor.redact(payload.to_json())[1]:
-            payload = type(payload).from_dict(self._redactor.value(payload.to_dict()))
-        await self._record_raw(payload)
-
-    def _clean(self, text: str) -> str:
-        return self._redactor.text(text)[0]
-
-    async def _artifact(self, text: str) -> ArtifactRef | None:
-        if self._keep is None or not text:
-            return None
-        return await self._keep(self._redactor.redact(text.encode("utf-8", "replace"))[0])
 
 
 async def _surely(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
@@ -602,14 +444,6 @@ async def _surely(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _short(text: str) -> str:
-    return (
-        text
-        if len(text) <= MESSAGE_LIMIT
-        else f"{text[:MESSAGE_LIMIT]} [... {len(text) - MESSAGE_LIMIT} characters omitted]"
-    )
 
 
 def _failure(error: Exception) -> str:

@@ -40,7 +40,7 @@ DEPTH: Final = 6
 """Of shells in shells. Nobody writes more by hand."""
 
 HARMLESS: Final = re.compile(HARMLESS_VARIABLES)
-QUERIES: Final = frozenset({"--version", "-V", "-v", "--help", "-h"})
+QUERIES: Final = frozenset({"--version", "-V", "--help", "-h"})
 """Options of interpreters that read no program."""
 CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029]")
 LATER_CODE: Final = re.compile(r"\$\(|`|\$\{")
