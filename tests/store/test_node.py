@@ -301,6 +301,37 @@ def test_a_row_that_the_store_cannot_hold_does_not_stop_the_others(
     assert "-2, which is lost" in told[0]
 
 
+def test_a_stop_keeps_what_the_store_does_not_take_any_more(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:{tmp_path}/store.db"
+    monkeypatch.setattr("headrace.node._node.STOP_S", 0.2)
+
+    async def body() -> None:
+        node = Node(url, journals=tmp_path / "journals", clock=time.time)
+        await node.start()
+        blocker = await open_store(url)
+        async with blocker.transaction() as tx:
+            # Another process that writes, and does not come to its end.
+            await tx.execute("DELETE FROM node_requests")
+            for n in range(5):
+                node.settled(settled(n))
+            await asyncio.sleep(0.05)
+            stopping = asyncio.create_task(node.stop())
+            await asyncio.sleep(0.4)
+        await stopping
+        await blocker.close()
+        again = Node(url, journals=tmp_path / "journals", clock=time.time)
+        await again.start()
+        await until(lambda: not again.is_away and again.waiting == 0)
+        await again.stop()
+        store = await open_store(url)
+        assert await rows(store) == [f"req_{n}" for n in range(5)]
+        await store.close()
+
+    run(body)
+
+
 def test_a_newer_store_stops_the_start(tmp_path: pathlib.Path) -> None:
     url = f"sqlite:{tmp_path}/store.db"
 

@@ -298,6 +298,9 @@ class Node:
                 # Whatever it is that it refuses, the rows are not lost by it.
                 self._went_away(error)
                 await self._to_journal(batch)
+            except asyncio.CancelledError:
+                self._rows[:0] = batch
+                raise
 
     async def _commit_what_can_be(self, store: Store, batch: Sequence[Rows]) -> None:
         try:
@@ -333,15 +336,19 @@ class Node:
     async def _to_journal(self, batch: Sequence[Rows]) -> None:
         if not batch:
             return
-        async with self._keeping:
-            if self._away_since is None:
-                self._rows[:0] = batch
-                self._wake()
-                return
-            try:
+        try:
+            async with self._keeping:
+                if self._away_since is None:
+                    self._rows[:0] = batch
+                    self._wake()
+                    return
                 await asyncio.to_thread(self._journal.add, batch)
-            except OSError as error:
-                _LOG.error("the journal cannot be written, and keeps its rows in memory: %s", error.strerror)
+        except OSError as error:
+            _LOG.error("the journal cannot be written, and keeps its rows in memory: %s", error.strerror)
+        except asyncio.CancelledError:
+            # The thread may write them all the same; a row that is there twice is one.
+            self._rows[:0] = batch
+            raise
 
     def _went_away(self, error: StoreError | None) -> None:
         if self._away_since is None:
