@@ -23,6 +23,7 @@ from headrace.loop._replay import (
 from headrace.loop._run import Run
 from headrace.loop._runs import Finding, GateClosed, Opened, fork, gate, resume, start
 from headrace.loop._tools import BoxedTools
+from headrace.loop._workspace import hash_workspace
 
 __all__ = [
     "ACTS",
@@ -50,6 +51,7 @@ __all__ = [
     "exceeded",
     "fork",
     "gate",
+    "hash_workspace",
     "replay_dry",
     "replay_model",
     "replay_sandbox",
