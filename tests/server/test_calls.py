@@ -129,7 +129,7 @@ class Told:
 @contextlib.contextmanager
 def told(script, rows="", **environ):
     with Upstream(script) as upstream:
-        text = ROWS.replace("{url}", upstream.url).replace("{port}", upstream.url.rpartition(":")[2]) + rows
+        text = (ROWS + rows).replace("{url}", upstream.url).replace("{port}", upstream.url.rpartition(":")[2])
         registry = Registry(tuple)
         environ = {"ONE": CANARY, "TWO": OTHER, **environ}
         config = parse(
@@ -383,6 +383,49 @@ def test_search_and_fetch_by_their_profiles():
         assert gateway.seen().header("authorization") is None
         status, _, body = gateway.post("/v1/web_fetch", {"url": f"{gateway.upstream.url}/none"})
         assert (status, body["error"]["code"]) == (400, "invalid_request")
+
+
+def test_a_search_goes_on_to_the_next_of_its_route():
+    rows = """
+[[providers]]
+id = "tavily"
+kind = "tavily"
+base_url = "{url}/tavily"
+[[routes]]
+profile = "web_search"
+to = ["tavily/search"]
+"""
+    found = {"results": [{"url": "https://a", "title": "t", "content": "c", "score": 0.5}], "request_id": "r"}
+    script = {"/brave/web/search": Reply.json({}, status=503), "/tavily/search": Reply.json(found)}
+    with told(script, rows) as gateway:
+        status, _, body = gateway.post("/v1/web_search", {"query": "q"})
+        assert (status, body["id"]) == (200, "r")
+        assert body["results"] == [{"url": "https://a", "title": "t", "snippet": "c", "score": 0.5, "source_index": 0}]
+        assert gateway.seen().json() == {"query": "q"}, "prepared anew for the other vendor"
+        gateway.settled()
+
+
+def test_a_refusal_of_the_content_cools_no_credential():
+    rows = """
+[[providers]]
+id = "painter"
+kind = "openrouter"
+base_url = "{url}/or"
+[[providers.credentials]]
+id = "one"
+secret = "env:ONE"
+"""
+    refused = {"promptFeedback": {"blockReason": "SAFETY"}}
+    picture = {"choices": [{"message": {"images": [{"image_url": {"url": "data:image/png;base64,QUI="}}]}}]}
+    with told(
+        {"/or/chat/completions": [Reply.json(refused), Reply.json(refused), Reply.json(picture)]}, rows
+    ) as gateway:
+        asked = {"model": "painter/m", "prompt": "p"}
+        for _ in range(2):
+            status, _, body = gateway.post("/v1/images/generations", asked)
+            assert (status, body["error"]["code"]) == (400, "content_policy_violation")
+        status, _, body = gateway.post("/v1/images/generations", asked)
+        assert (status, body["data"]) == (200, [{"b64_json": "QUI=", "mime_type": "image/png"}])
 
 
 def test_a_client_that_leaves_ends_the_call():

@@ -237,11 +237,12 @@ impl Exchange<'_> {
             Ok(Decision::Refusal(refused)) => Some(refused),
             Ok(_) => None,
         };
-        ledger.failed(OwnedError::new(
-            ErrorKind::Unknown,
-            ErrorPhase::BeforeCommit,
-            "the provider's answer could not be read",
-        ));
+        // A refusal of what the client asked is no fault of the credential that it was asked with.
+        let kind = match &refused {
+            Some(refused) if refused.status < 500 => ErrorKind::BadRequest,
+            _ => ErrorKind::Unknown,
+        };
+        ledger.failed(OwnedError::new(kind, ErrorPhase::BeforeCommit, "the provider's answer is none for the client"));
         let reply = match &refused {
             Some(refused) => self.refusal(refused),
             None => refusal(self.request.protocol, 500, "internal_error", "the gateway failed to read an answer", None),

@@ -91,3 +91,17 @@ fn a_clients_own_mistake_is_told_in_its_own_form() {
         assert!(answer.text().contains("wrong"));
     }
 }
+
+#[test]
+fn an_answer_that_the_policy_refuses_is_the_clients_fault_or_the_providers() {
+    for (status, kind) in [(400, ErrorKind::BadRequest), (502, ErrorKind::Unknown)] {
+        let up = Upstream::start(Script::always(Reply::json(200, status.to_string()).end())).unwrap();
+        let url = up.url(EMBED);
+        let policy = TestPolicy::always(move |request| plan(&url, request, Relay::Gathered { verbatim: true }));
+        let edge = start(&policy);
+        let answer = Client::to(edge.address()).send(post(EMBED, "{}")).answer();
+        assert_eq!((answer.status, answer.text().contains("\"told\"")), (status, true));
+        let settled = policy.settled(0);
+        assert_eq!((settled.status, settled.error.map(|e| e.kind), settled.finish), (status, Some(kind), None));
+    }
+}

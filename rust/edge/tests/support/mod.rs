@@ -96,6 +96,10 @@ impl Policy for TestPolicy {
     }
 
     fn read(&self, gathered: Gathered, reply: Reply) {
+        if let Some(status) = str::from_utf8(&gathered.body).ok().and_then(|text| text.trim().parse().ok()) {
+            self.note(|noted| noted.gathered.push(gathered));
+            return reply.send(Decision::Refusal(Refusal { status, tell_failure: false, ..tell() }));
+        }
         let body = gathered.body.iter().rev().copied().collect();
         self.note(|noted| noted.gathered.push(gathered));
         reply.send(Decision::Answer(headrace_edge::policy::Answer {
