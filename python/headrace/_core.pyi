@@ -15,12 +15,12 @@ from headrace.codes import (
     FinishReason,
     HostedPhase,
     LossAction,
-    Operation,
     Protocol,
     ReasoningKind,
     Transport,
 )
 from headrace.events import ModelEvent
+from headrace.requests import Operation
 
 __all__ = [
     "Annotation",

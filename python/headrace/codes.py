@@ -17,7 +17,6 @@ __all__ = [
     "FinishReason",
     "HostedPhase",
     "LossAction",
-    "Operation",
     "Protocol",
     "ReasoningKind",
     "Transport",
@@ -82,16 +81,3 @@ ErrorKind: TypeAlias = Literal[
 
 LossAction: TypeAlias = Literal["renamed", "approximated", "dropped"]
 """What became of a field that the target has no equal for."""
-
-Operation: TypeAlias = Literal[
-    "generate",
-    "count_tokens",
-    "models",
-    "embeddings",
-    "rerank",
-    "images",
-    "image_edits",
-    "web_search",
-    "web_fetch",
-]
-"""What a path of the gateway stands for."""

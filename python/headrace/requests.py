@@ -34,6 +34,7 @@ __all__ = [
     "Headers",
     "Hedge",
     "Lane",
+    "Operation",
     "Plan",
     "Policy",
     "PreparedRequest",
@@ -62,6 +63,19 @@ an error of the client's own passes as it came."""
 
 Lane: TypeAlias = Literal["first", "second"]
 """Of an attempt and its hedge, which one."""
+
+Operation = Literal[
+    "generate",
+    "count_tokens",
+    "models",
+    "embeddings",
+    "rerank",
+    "images",
+    "image_edits",
+    "web_search",
+    "web_fetch",
+]
+"""What a path of the gateway stands for."""
 
 
 class Removed:
@@ -117,7 +131,7 @@ class Request(Protocol):
 
     @property
     def operation(self) -> str:
-        """What the path stands for: `generate`, `models`, `embeddings`, ... (`codes.Operation`)."""
+        """What the path stands for: `generate`, `models`, `embeddings`, ... (`Operation`)."""
 
     @property
     def model(self) -> str | None:
