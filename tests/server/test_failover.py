@@ -267,3 +267,28 @@ def test_a_hedge_that_fails_waits_for_the_first_and_two_that_fail_go_on(start):
         start(row(near.url, 1) + other(far.url) + "hedge = 0.001\n") as gateway,
     ):
         assert gateway.ask(CHAT, {**ASK, "model": "primary"})[0] in {502, 503}
+
+
+@pytest.mark.parametrize(
+    ("shown", "status"),
+    [
+        (["Bearer sk-team-a"] * 2, 200),
+        (["Bearer sk-team-a", "Bearer sk-wrong"], 401),
+        (["Bearer sk-wrong", "Bearer sk-team-a"], 401),
+    ],
+)
+def test_of_two_authorization_headers_both_must_be_the_key(start, shown, status):
+    with upstream(GOOD) as far, start(row(far.url, 1) + '[[keys]]\nid = "a"\nsecret = "env:TEAM_A"\n') as gateway:
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=10)
+        try:
+            body = json.dumps(ASK).encode()
+            connection.putrequest("POST", CHAT)
+            for value in shown:
+                connection.putheader("Authorization", value)
+            connection.putheader("content-type", "application/json")
+            connection.putheader("content-length", str(len(body)))
+            connection.endheaders(body)
+            assert connection.getresponse().status == status
+        finally:
+            connection.close()
+        assert far.keys() == ["Bearer sk-up-1"] * (status == 200)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from support.control import Clock, FakeError, FakeRequest, configured, failure, gateway
 
+from headrace import calls
 from headrace.breaker import OPEN_MOST_S, Breaker, BreakerPolicy, Breakers
+from headrace.capabilities.search import SearchRequest
 from headrace.config import ConfigurationError
 from headrace.requests import AttemptSpec, Plan, Refusal, Settlement
 
@@ -209,6 +211,43 @@ def test_what_fails_of_a_hedge_goes_on_with_the_numbers_in_order():
 
 def test_without_a_hedge_there_is_one_attempt_at_a_time():
     assert begin(gateway(TEXT, ENVIRON)).spec.hedge is None
+
+
+SEARCH = """
+[[providers]]
+id = "t"
+kind = "tavily"
+[[providers.credentials]]
+id = "c"
+secret = "env:K1"
+[[providers]]
+id = "e"
+kind = "exa"
+[[providers.credentials]]
+id = "c"
+secret = "env:K2"
+[[providers]]
+id = "mute"
+kind = "openai_compatible"
+base_url = "https://mute.example/v1"
+[profiles]
+web_search.news = "t/news"
+[[routes]]
+profile = "web_search.news"
+to = ["mute/m", "e/web"]
+"""
+
+
+def test_a_search_goes_to_another_provider_that_can_search():
+    of = gateway(SEARCH, ENVIRON)
+    plan = of.call(calls.Call("web_search", SearchRequest(query="water", model="web_search.news")))
+    assert plan.spec.provider == "t"
+    step = fail(of, plan, plan.spec, "auth", status=401)
+    assert (step.provider, step.attempt) == ("e", 2)
+    assert step.url.startswith("https://api.exa.ai")
+    (hop,) = of.way(plan.token).hops
+    assert (hop.capability, hop.reason) == ("web_search", "auth")
+    assert of.opened(plan.token).model == "web"
 
 
 def broken(of, times, model="primary"):
