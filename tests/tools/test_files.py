@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.tools.definition import RefusedError
-from headrace.tools.permission.secret_files import is_secret
+from headrace.tools.permission.special_files import is_secret
 from headrace.tools.work import in_thread
 from headrace.tools.workspace import Workspace
 from tests.tools.conftest import Bench
@@ -295,7 +295,7 @@ def test_t4_no_tool_leaves_the_workspace(project, outside, tool, path, code):
         ("/proc/1/environ", True),
     ],
 )
-def test_t4_names_of_secret_files(path, secret):
+def test_t4_names_of_special_files(path, secret):
     assert is_secret(path) == secret
 
 

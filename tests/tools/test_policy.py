@@ -335,3 +335,13 @@ def test_layers_have_one_order():
         Policy((Layer("session"), Layer("user")))
     assert [layer.name for layer in Policy((Layer("session"),)).with_layer(Layer("user")).layers] == ["user", "session"]
     assert LAYERS == ("organisation", "user", "project", "session")
+
+
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".git/config", ".headrace/policy.toml", "a/.git/hooks/x"])
+def test_what_runs_by_itself_is_written_only_if_somebody_says_so(path):
+    for mode in ("default", "accept-edits", "auto"):
+        assert Policy().decide(write(path), mode).effect == "ask"
+        assert Policy().decide(bash(f"echo x > {path}"), mode).effect == "ask"
+    assert Policy().decide(write(path), "headless").effect == "deny"
+    assert Policy().decide(write(".github/README.md"), "accept-edits").effect == "allow"
+    assert Policy().decide(write(".gitignore"), "accept-edits").effect == "allow"

@@ -657,6 +657,11 @@ def test_auto_runs_unasked_what_a_sandbox_holds_and_nothing_outside_is_touched(p
     assert not outside.exists()
     assert bench.last("tool.execution.started").sandbox == tier
     assert bench.run("bash", command="cat .env").code == "permission_denied"
+    if tier == "A":
+        (project / ".git/hooks").mkdir(parents=True)
+        bench.run("bash", command="h=hooks; touch .git/$h/pre-commit .git/index; ls .git/hooks")
+        assert (project / ".git/index").exists()
+        assert list((project / ".git/hooks").iterdir()) == []
     plain = Bench(project, mode="auto", answer="deny")
     assert plain.run("bash", command="echo x").code == "permission_denied"
     assert len(plain.questions) == 1

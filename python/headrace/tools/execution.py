@@ -74,6 +74,7 @@ class Command:
     - `tier`: the weakest tier that the permission was given for.
     - `readable`, `writable`: absolute directories, for the tiers that can hold them; system directories that programs
       need are the executor's business.
+    - `protected`: below `writable`, and only to be read all the same. Tier A holds it; the others cannot.
     - `network`: whether it may open sockets, for the tiers that can tell.
     """
 
@@ -84,6 +85,7 @@ class Command:
     limits: Limits = Limits()
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
     network: bool = False
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.tools.definition import Outcome, Output, Prepared, RefusedError, ToolSpec
 from headrace.tools.permission.acts import Act, Open
 from headrace.tools.permission.rules import glob_pattern
-from headrace.tools.permission.secret_files import is_secret
+from headrace.tools.permission.special_files import is_secret
 from headrace.tools.work import Stopper, in_thread
 
 if TYPE_CHECKING:

@@ -148,7 +148,7 @@ class SandboxExecutor:
             "directory": command.cwd,
             "read": [*_readable(command), *command.readable],
             "write": [private, *command.writable],
-            "read_only": [],
+            "read_only": list(command.protected) if self._tier == "A" else [],
             "network": command.network,
             "cpu_seconds": limits.cpu_s,
             "memory_bytes": limits.memory_bytes,

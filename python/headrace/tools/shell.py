@@ -9,6 +9,7 @@ from headrace.tools.definition import Outcome, Output, Prepared, RefusedError, T
 from headrace.tools.execution import Command, Execution, Executor, Limits, allowed_environment
 from headrace.tools.files import number, schema, text
 from headrace.tools.permission.questions import line_acts
+from headrace.tools.permission.special_files import GUARDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,6 +86,7 @@ class Bash:
             limits=limits,
             readable=(self._workspace.root,),
             writable=(self._workspace.root,),
+            protected=self._guarded(),
             network=self._network,
         )
 
@@ -102,6 +104,11 @@ class Bash:
             environment=tuple(sorted(self._environment)),
             limits=limits,
         )
+
+    def _guarded(self) -> tuple[str, ...]:
+        """List what of the workspace runs by itself, outside of the sandbox: a command in it may not write there."""
+        places = (self._workspace.absolute(relative) for relative in GUARDED)
+        return tuple(place for place in places if os.path.lexists(place) and os.path.realpath(place) == place)
 
 
 def environment_for(source: Mapping[str, str], more: tuple[str, ...] = ()) -> dict[str, str]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.tools.definition import RefusedError
-from headrace.tools.permission.secret_files import is_secret
+from headrace.tools.permission.special_files import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

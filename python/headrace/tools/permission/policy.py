@@ -22,6 +22,7 @@ from headrace.tools.permission.acts import Act, ActKind, Connect, Mention, Open,
 
 if TYPE_CHECKING:
     from headrace.tools.permission.rules import Effect, Rule
+from headrace.tools.permission.special_files import is_guarded
 
 __all__ = ["LAYERS", "MODES", "Decision", "Layer", "Mode", "Policy", "Verdict", "strictest"]
 
@@ -164,10 +165,9 @@ def strictest(verdicts: list[Verdict] | tuple[Verdict, ...]) -> Verdict:
 def _unruled(query: Query, act: Act, mode: Mode) -> Verdict:
     """Decide an act that no rule names."""
     held = mode == "auto" and query.tier in SANDBOXED
-    if isinstance(act, (Open, Mention)) and not act.inside:
-        if held:
-            return Verdict("allow", "mode", "", "the sandbox holds it")
-        return Verdict("ask", "default", "", f"{act.path} is outside the workspace")
+    special = _special(query, act, held=held)
+    if special is not None:
+        return special
     untouching = isinstance(act, Run) and act.command.neutral
     mentioned = isinstance(act, Connect) and not act.certain
     if untouching or mentioned or act.kind in ("read", "none"):
@@ -177,6 +177,17 @@ def _unruled(query: Query, act: Act, mode: Mode) -> Verdict:
     if act.kind in ("write", "execute") and held:
         return Verdict("allow", "mode", "", "the mode auto lets run what a sandbox holds")
     return Verdict("ask", "default", "", _ASKS[act.kind])
+
+
+def _special(query: Query, act: Act, *, held: bool) -> Verdict | None:
+    """Decide an act on a file that is not like others: one that something runs by, one outside."""
+    if isinstance(act, Open) and act.kind == "write" and is_guarded(act.path, query.root):
+        return Verdict("ask", "default", "", f"something runs by {act.path}")
+    if isinstance(act, (Open, Mention)) and not act.inside:
+        if held:
+            return Verdict("allow", "mode", "", "the sandbox holds it")
+        return Verdict("ask", "default", "", f"{act.path} is outside the workspace")
+    return None
 
 
 _ASKS: Final[dict[ActKind, str]] = {

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from headrace.tools.permission.acts import Act, Connect, Mention, Open, Run
-from headrace.tools.permission.secret_files import is_secret
 from headrace.tools.permission.shell import Line, read_line
+from headrace.tools.permission.special_files import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,6 +1,9 @@
-"""Names of files that hold secrets. No tool reads or writes them, whatever a rule says.
+"""Names of files that are not like others: those that hold secrets, and those by which something runs later.
 
-A list of names can be too short; it is the second line, behind secrets that are not in the workspace at all.
+1. Secrets: no tool reads or writes them, whatever a rule says. A list of names can be too short; it is the second
+   line, behind secrets that are not in the workspace at all.
+2. What runs by itself, and outside of every sandbox: a hook of git, a task of an editor, a workflow. To write it is asked
+   about in every mode that asks at all.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["is_secret"]
+__all__ = ["GUARDED", "is_guarded", "is_secret"]
 
 NAMES: Final = re.compile(
     r"\.env|\.env\.[^/]+|\.envrc|\.netrc|_netrc|\.git-credentials|\.npmrc|\.pypirc|\.htpasswd|\.pgpass|\.my\.cnf"
@@ -22,6 +25,11 @@ FOLDERS: Final = re.compile(
     r"|\.password-store)(?:/|$)|^/proc/[^/]+/(?:environ|mem|maps|fd)(?:/|$)",
     re.IGNORECASE,
 )
+GUARDED: Final = (
+    *(".git/hooks", ".git/config", ".git/modules", ".hg/hgrc", ".headrace", ".vscode", ".idea", ".devcontainer"),
+    *(".github/workflows", ".gitlab-ci.yml", ".husky", ".pre-commit-config.yaml"),
+)
+"""Relative to the workspace."""
 FINE: Final = re.compile(r"\.env\.(?:example|sample|template|dist|defaults?)|[^/]+\.pub", re.IGNORECASE)
 
 
@@ -29,3 +37,11 @@ def is_secret(path: str) -> bool:
     """Tell whether a path names a file, or lies in a directory, that holds secrets."""
     name = path.rstrip("/").rpartition("/")[2]
     return bool((NAMES.fullmatch(name) and not FINE.fullmatch(name)) or FOLDERS.search("/" + path.lstrip("/")))
+
+
+def is_guarded(path: str, root: str) -> bool:
+    """Tell whether something runs by what stands at a path of the workspace."""
+    prefix = root.rstrip("/") + "/"
+    relative = path.removeprefix(prefix)
+    # Nested repositories have their own.
+    return path.startswith(prefix) and any(f"/{one}/" in f"/{relative}/" for one in GUARDED)
