@@ -2,7 +2,7 @@
 
 1. Secrets: no tool reads or writes them, whatever a rule says. A list of names can be too short; it is the second
    line, behind secrets that are not in the workspace at all.
-2. What runs by itself, and outside of every sandbox: a hook of git, a task of an editor, a workflow. To write it is asked
+2. What runs by itself, outside of every sandbox: a hook of git, a task of an editor, a workflow. Writing it is asked
    about in every mode that asks at all.
 """
 
