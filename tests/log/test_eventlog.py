@@ -68,6 +68,21 @@ async def test_events_come_back_in_order_gapless_and_verified(store_url):
 
 
 @holds
+async def test_a_run_begins_with_its_first_events_or_not_at_all(store_url):
+    async with opened(store_url()) as log:
+        await log.create("r0", *runs.begin())
+        await log.artifacts.put("r0", b"kept")
+        many = [*runs.begin(), *[p.UserMessage(text=f"{n}") for n in range(BATCH_LIMIT + 5)]]
+        writer = await log.create("r1", *many, like="r0")
+        assert [record.value() for record in await log.read("r1")] == many
+        assert await log.artifacts.of_run("r1") == await log.artifacts.of_run("r0")
+        with pytest.raises(ConflictError):
+            await log.create("r1", *runs.begin())
+        await writer.append(p.UserMessage(text="on"))
+        assert (await log.verify("r1")).events == len(many) + 1
+
+
+@holds
 async def test_an_append_is_all_or_nothing(store_url):
     async with opened(store_url()) as log:
         writer = await written(log, runs.begin())

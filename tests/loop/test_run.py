@@ -565,3 +565,18 @@ async def test_p10_a_step_along_a_route_is_recorded_and_the_runs_selector_stays(
         assert (state.status, state.model) == ("finished", "primary")
         types = await led.types()
         assert types.index("model.fallback") > types.index("model.attempt.finished")
+
+
+@runs
+async def test_what_a_provider_says_about_a_key_is_not_recorded(tmp_path):
+    quoted = {"error": {"message": "Incorrect API key provided: sk-planted-4711", "type": "invalid_request_error"}}
+    async with Led(tmp_path, Reply.json(quoted, status=401)) as led:
+        await led.go(settings=ONCE)
+        assert "sk-planted" not in str(await led.log.read("r1"))
+        assert (await led.values("provider.error"))[0].kind == "auth"
+    quoted = {"error": {"message": "bad: sk-planted-4711"}}
+    async with Led(tmp_path, Reply.json(quoted, status=400)) as led:
+        redact = Settings(retries=0, redact=lambda text: text.replace("sk-planted-4711", "[redacted]"))
+        await led.go(settings=redact)
+        assert "sk-planted" not in str(await led.log.read("r1"))
+        assert "[redacted]" in str(await led.log.read("r1"))

@@ -82,6 +82,15 @@ def watch_appends(points: Points) -> None:
         points.reach(f"after append {records[0].type}")
 
     RunLog._write = watched  # type: ignore[method-assign]  # noqa: SLF001
+    create = EventLog.create
+
+    async def created(self: EventLog, *arguments: Any, **options: Any) -> RunLog:
+        points.reach("before append run.started")
+        made = await create(self, *arguments, **options)
+        points.reach("after append run.started")
+        return made
+
+    EventLog.create = created  # type: ignore[method-assign]
 
 
 def watch_fsyncs(points: Points) -> None:

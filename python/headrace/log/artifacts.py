@@ -19,9 +19,9 @@ from headrace.store import ConstraintViolated
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from headrace.store import Store
+    from headrace.store import Store, Transaction
 
-__all__ = ["ARTIFACT_LIMIT", "ArtifactError", "Artifacts"]
+__all__ = ["ARTIFACT_LIMIT", "ArtifactError", "Artifacts", "put_in"]
 
 ARTIFACT_LIMIT: Final = 64 << 20
 """Bytes of one content: a row must be read and written whole, and no test's output that anybody reads is longer."""
@@ -45,27 +45,9 @@ class Artifacts:
 
         - Raises `ArtifactError`: it is larger than 64 MiB.
         """
-        if len(data) > ARTIFACT_LIMIT:
-            raise ArtifactError(f"an artifact has at most {ARTIFACT_LIMIT} bytes, this one {len(data)}: cut it first")
-        digest = sha256(data).hexdigest()
-        packed = zlib.compress(data, LEVEL)
-        encoding, kept = ("zlib", packed) if len(packed) < len(data) else ("plain", data)
         try:
             async with self._store.transaction() as tx:
-                await tx.execute(
-                    "INSERT INTO log_artifacts (digest, size, encoding, data) VALUES (?, ?, ?, ?) "
-                    "ON CONFLICT (digest) DO NOTHING",
-                    digest,
-                    len(data),
-                    encoding,
-                    kept,
-                )
-                await tx.execute(
-                    "INSERT INTO log_artifact_runs (run_id, digest) VALUES (?, ?) "
-                    "ON CONFLICT (run_id, digest) DO NOTHING",
-                    run_id,
-                    digest,
-                )
+                digest = await put_in(tx, run_id, data)
         except ConstraintViolated:
             raise ArtifactError(f"there is no run {run_id} to keep an artifact for") from None
         return ArtifactRef(digest=digest, size=len(data), media=media)
@@ -91,21 +73,36 @@ class Artifacts:
                 if not await tx.fetch("SELECT 1 FROM log_artifacts WHERE digest = ?", digest)
             }
 
-    async def share(self, from_run: str, to_run: str) -> None:
-        """Keep what one run holds for another as well."""
-        async with self._store.transaction() as tx:
-            await tx.execute(
-                "INSERT INTO log_artifact_runs (run_id, digest) SELECT ?, digest FROM log_artifact_runs "
-                "WHERE run_id = ? ON CONFLICT (run_id, digest) DO NOTHING",
-                to_run,
-                from_run,
-            )
-
     async def of_run(self, run_id: str) -> list[str]:
         """List the digests that a run holds, in their order."""
         async with self._store.transaction(read_only=True) as tx:
             rows = await tx.fetch("SELECT digest FROM log_artifact_runs WHERE run_id = ? ORDER BY digest", run_id)
         return [digest for (digest,) in rows]
+
+
+async def put_in(tx: Transaction, run_id: str, data: bytes) -> str:
+    """Keep a content within a transaction, and give its digest.
+
+    - Raises `ArtifactError`: it is larger than 64 MiB.
+    """
+    if len(data) > ARTIFACT_LIMIT:
+        raise ArtifactError(f"an artifact has at most {ARTIFACT_LIMIT} bytes, this one {len(data)}: cut it first")
+    digest = sha256(data).hexdigest()
+    packed = zlib.compress(data, LEVEL)
+    encoding, kept = ("zlib", packed) if len(packed) < len(data) else ("plain", data)
+    await tx.execute(
+        "INSERT INTO log_artifacts (digest, size, encoding, data) VALUES (?, ?, ?, ?) ON CONFLICT (digest) DO NOTHING",
+        digest,
+        len(data),
+        encoding,
+        kept,
+    )
+    await tx.execute(
+        "INSERT INTO log_artifact_runs (run_id, digest) VALUES (?, ?) ON CONFLICT (run_id, digest) DO NOTHING",
+        run_id,
+        digest,
+    )
+    return digest
 
 
 def _unpacked(digest: str, size: int, encoding: str, kept: bytes) -> bytes:

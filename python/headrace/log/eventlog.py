@@ -18,14 +18,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.log.artifacts import Artifacts
+from headrace.log.artifacts import Artifacts, put_in
 from headrace.log.records import SALT_SIZE, LogError, Record, TamperedError, checked, genesis, make
 from headrace.log.schema import SCHEMA
 from headrace.log.seals import check_seals
 from headrace.store import ConstraintViolated, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 
     from headrace.log._payload import Payload
     from headrace.store import Store, Transaction
@@ -51,6 +51,7 @@ PAGE: Final = 2000
 """Events of one read: some megabytes at most in the usual run."""
 
 _COLUMNS: Final = "run_id, seq, id, at_ms, epoch, type, version, idem, salt, digest, chain, payload"
+_INSERT_RUN: Final = "INSERT INTO log_runs (run_id, created_ms, epoch, head, chain) VALUES (?, ?, ?, ?, ?)"
 _INSERT: Final = f"INSERT INTO log_events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 
 
@@ -125,23 +126,32 @@ class EventLog:
         await store.migrate(SCHEMA)
         return cls(store, clock=clock, randomness=randomness)
 
-    async def create(self, run_id: str) -> RunLog:
-        """Begin a run and be its writer.
+    async def create(self, run_id: str, *payloads: Payload, like: str | None = None) -> RunLog:
+        """Begin a run with its first events, all or nothing, and be its writer.
 
-        - Raises `ConflictError`: there is one of this id. `ValueError`: the id is not allowed.
+        - `payloads`: there may be more of them here than in an append.
+        - `like`: a run whose artifacts this one holds as well.
+
+        Raises `ConflictError`: there is one of this id. `ValueError`: the id is not allowed.
         """
-        chain = genesis(run_id)
+        writer = RunLog(self, self.store, run_id, epoch=1, head=0, chain=genesis(run_id))
+        records = writer.envelopes(payloads)
+        writer.forward(records)
         try:
             async with self.store.transaction() as tx:
-                await tx.execute(
-                    "INSERT INTO log_runs (run_id, created_ms, epoch, head, chain) VALUES (?, ?, 1, 0, ?)",
-                    run_id,
-                    int(self.clock() * 1000),
-                    chain,
-                )
+                await tx.execute(_INSERT_RUN, run_id, int(self.clock() * 1000), 1, writer.head, writer.chain)
+                if records:
+                    await tx.execute_many(_INSERT, records)
+                if like is not None:
+                    await tx.execute(
+                        "INSERT INTO log_artifact_runs (run_id, digest) SELECT ?, digest FROM log_artifact_runs "
+                        "WHERE run_id = ?",
+                        run_id,
+                        like,
+                    )
         except ConstraintViolated:
             raise ConflictError(f"there is a run {run_id} already") from None
-        return RunLog(self, self.store, run_id, epoch=1, head=0, chain=chain)
+        return writer
 
     async def open(self, run_id: str) -> RunLog:
         """Take over a run's writing. Whoever wrote before is fenced.
@@ -229,23 +239,18 @@ class EventLog:
                 return count
             return sum([await tx.execute(f"{gone} AND seq = ?", run_id, seq) for seq in seqs])
 
-    async def insert(self, records: Sequence[Record]) -> None:
-        """Put a whole run in as it stands elsewhere (import). The caller has checked it.
+    async def insert(self, records: Sequence[Record], artifacts: Iterable[bytes] = ()) -> None:
+        """Put a whole run in as it stands elsewhere (import), with its artifacts. The caller has checked it.
 
         - Raises `ConflictError`: there is a run of this id.
         """
         first, last = records[0], records[-1]
         try:
             async with self.store.transaction() as tx:
-                await tx.execute(
-                    "INSERT INTO log_runs (run_id, created_ms, epoch, head, chain) VALUES (?, ?, ?, ?, ?)",
-                    first.run_id,
-                    first.at_ms,
-                    last.epoch,
-                    last.seq,
-                    last.chain,
-                )
+                await tx.execute(_INSERT_RUN, first.run_id, first.at_ms, last.epoch, last.seq, last.chain)
                 await tx.execute_many(_INSERT, records)
+                for content in artifacts:
+                    await put_in(tx, first.run_id, content)
         except ConstraintViolated:
             raise ConflictError(f"there is a run {first.run_id} already: erase or export it first") from None
 
@@ -275,7 +280,9 @@ class RunLog:
         If cancelled: all or none of it was written; the next append finds out.
         """
         await self._settle()
-        records = self._envelopes(payloads, key)
+        if not 0 < len(payloads) <= BATCH_LIMIT:
+            raise LogError(f"an append has 1 to {BATCH_LIMIT} events, this one {len(payloads)}")
+        records = self.envelopes(payloads, key)
         self._unsure = records
         try:
             await self._write(records)
@@ -290,12 +297,11 @@ class RunLog:
             self._unsure = []
             raise
         self._unsure = []
-        self._forward(records)
+        self.forward(records)
         return records
 
-    def _envelopes(self, payloads: Sequence[Payload], key: str | None) -> list[Record]:
-        if not 0 < len(payloads) <= BATCH_LIMIT:
-            raise LogError(f"an append has 1 to {BATCH_LIMIT} events, this one {len(payloads)}")
+    def envelopes(self, payloads: Sequence[Payload], key: str | None = None) -> list[Record]:
+        """Put payloads into the envelopes that would come next. Nothing is written."""
         at_ms = int(self.log.clock() * 1000)
         chain, records = self.chain, []
         for number, payload in enumerate(payloads):
@@ -349,7 +355,7 @@ class RunLog:
                 "SELECT chain FROM log_events WHERE run_id = ? AND seq = ?", self.run_id, self._unsure[-1].seq
             )
         if rows and bytes(rows[0][0]) == self._unsure[-1].chain:
-            self._forward(self._unsure)
+            self.forward(self._unsure)
         self._unsure = []
 
     async def _under(self, key: str, count: int) -> list[Record]:
@@ -372,8 +378,10 @@ class RunLog:
             raise KeyReusedError(f"run {self.run_id}: the key {key!r} stands at another content")
         return found
 
-    def _forward(self, records: list[Record]) -> None:
-        self.head, self.chain = records[-1].seq, records[-1].chain
+    def forward(self, records: Sequence[Record]) -> None:
+        """Take note that these are written."""
+        if records:
+            self.head, self.chain = records[-1].seq, records[-1].chain
 
     def __repr__(self) -> str:
         return f"RunLog({self.run_id!r}, epoch={self.epoch}, head={self.head})"

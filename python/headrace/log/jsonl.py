@@ -103,9 +103,7 @@ async def import_run(log: EventLog, lines: Iterable[bytes]) -> str:
     if not records:
         raise JsonlError(1, "the run has no events")
     run_id = records[0].run_id
-    await log.insert(records)
-    for content in artifacts.values():
-        await log.artifacts.put(run_id, content)
+    await log.insert(records, artifacts.values())
     return run_id
 
 

@@ -138,6 +138,7 @@ class Run:
         while True:
             await self._hear()
             if self.state.status != "running":
+                self._stopping = False
                 await self._seal()
                 return self.state
             if self._stopping:
@@ -255,7 +256,12 @@ class Run:
     async def _asked(self, request: ModelRequest, turn_id: str, menu: Menu) -> Transcript:
         """Ask a model, and record all that it answers."""
         price, model = self.settings.price, self.state.model
-        transcript = Transcript(turn_id, menu, price=lambda used: price(model, used) if price is not None else None)
+        transcript = Transcript(
+            turn_id,
+            menu,
+            price=lambda used: price(model, used) if price is not None else None,
+            redact=self.settings.redact,
+        )
         stream: ModelStream | None = None
         with anyio.CancelScope() as scope:
             self._step = scope
@@ -397,7 +403,7 @@ class Run:
         summary = self._last_text(turn_id)
         if not isinstance(transcript.end, p.ModelEnded) or not summary:
             return False
-        chain = next(record.chain for record in self.records if record.seq == plan.last)
+        chain = self.records[plan.last - 1].chain
         await self.record(
             p.ContextCompacted(
                 first=plan.first,
@@ -489,7 +495,7 @@ class Run:
 
     def _recovered(self, waiting: IntentState) -> p.ToolObserved:
         """Observe an execution whose end is recorded and whose observation was lost with a process."""
-        ended = next(record.value() for record in self.records if record.seq == waiting.finished)
+        ended = self.records[waiting.finished - 1].value()
         if not isinstance(ended, p.ExecutionFinished):
             raise TypeError(f"event {waiting.finished} is no end of an execution")
         exit_code = "" if ended.exit_code is None else f", exit code {ended.exit_code}"
@@ -507,7 +513,7 @@ class Run:
         )
 
     def _intent(self, waiting: IntentState) -> p.ToolIntent:
-        value = next(record.value() for record in self.records if record.seq == waiting.proposed)
+        value = self.records[waiting.proposed - 1].value()
         if not isinstance(value, p.ToolIntent):
             raise TypeError(f"event {waiting.proposed} is no intent")
         return value

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "FindingName", "GateClosed", "Opened", "fork", "gate", "resume", "start"]
 
-COPIED: Final = 500
-"""Events of one append while a fork is made."""
-
 FindingName: TypeAlias = Literal[
     "workspace_changed",
     "policy_changed",
@@ -92,8 +89,8 @@ async def start(log: EventLog, started: p.RunStarted, *, run_id: str | None = No
     Raises `ConflictError`: there is such a run.
     """
     run_id = run_id or uuid7(int(log.clock() * 1000), log.randomness(10))
-    writer = await log.create(run_id)
-    records = await writer.append(started, p.UserMessage(text=started.goal), key="start")
+    writer = await log.create(run_id, started, p.UserMessage(text=started.goal))
+    records = await log.read(run_id)
     return Opened(writer, records, fold(records))
 
 
@@ -201,25 +198,19 @@ async def fork(
     Raises `LogError`: there is no such event, or one of them is erased. The parent is not touched.
     """
     records = await log.read(run_id)
-    at = records[-1].seq if at is None else at
+    at = len(records) if at is None else at
     if not 0 < at <= len(records):
         raise LogError(f"run {run_id} has events 1 to {len(records)}, and no event {at}")
-    copied = records[:at]
-    payloads = [value for record in copied if (value := record.value()) is not None]
+    payloads = [value for record in records[:at] if (value := record.value()) is not None]
     if len(payloads) < at:
         raise LogError(f"run {run_id}: an event up to {at} is erased, and cannot be copied")
     new_id = new_id or uuid7(int(log.clock() * 1000), log.randomness(10))
-    writer = await log.create(new_id)
-    await log.artifacts.share(run_id, new_id)
-    made: list[Record] = []
-    for first in range(0, at, COPIED):
-        made += await writer.append(*payloads[first : first + COPIED], key=f"copy{first}")
-    state = fold(made)
-    last = copied[-1]
-    forked = p.RunForked(from_run=run_id, from_seq=at, from_chain=last.chain.hex(), why=why, model=model)
-    closing = _closing(state, f"the run was forked at event {at}")
-    made += (added := await writer.append(*closing, forked, p.RunPaused(reason="stopped", detail="forked")))
-    return Opened(writer, made, fold(added, state))
+    closing = _closing(fold(records[:at]), f"the run was forked at event {at}")
+    forked = p.RunForked(from_run=run_id, from_seq=at, from_chain=records[at - 1].chain.hex(), why=why, model=model)
+    standing = p.RunPaused(reason="stopped", detail="forked")
+    writer = await log.create(new_id, *payloads, *closing, forked, standing, like=run_id)
+    made = await log.read(new_id)
+    return Opened(writer, made, fold(made))
 
 
 def _closing(state: State, why: str) -> list[p.Payload]:

@@ -29,13 +29,21 @@ class Transcript:
     """One response's way into the log.
 
     - `menu`: what the request offered: it knows the version of each tool.
-    - `price`: money of a usage, in millionths.
+    - `price`: money of a usage, in millionths. `redact`: takes secrets out of a failure's words.
     """
 
-    def __init__(self, turn_id: str, menu: Menu, *, price: Callable[[p.ModelUsed], int | None]) -> None:
+    def __init__(
+        self,
+        turn_id: str,
+        menu: Menu,
+        *,
+        price: Callable[[p.ModelUsed], int | None],
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self._turn = turn_id
         self._menu = menu
         self._price = price
+        self._redact = redact
         self._text: list[str] = []
         #: Class, index and kind of the text that is being gathered.
         self._block: tuple[type, int, str] | None = None
@@ -139,7 +147,7 @@ class Transcript:
             case e.ModelFinished(reason, raw_reason):
                 self._ends(p.ModelEnded(turn_id=turn, reason=reason, raw_reason=raw_reason))
             case e.ProviderErrorEvent():
-                self._ends(failure(turn, event))
+                self._ends(failure(turn, event, self._redact))
 
     def _media(self, event: e.Media) -> None:
         if event.partial:
@@ -196,15 +204,20 @@ class Transcript:
         self._made.append(p.ModelUsed(turn_id=self._turn, **fields, money_micros=self._price(used)))
 
 
-def failure(turn_id: str, event: e.ProviderErrorEvent) -> p.ModelFailed:
-    """Record a provider's failure. What it sent raw stays out."""
+def failure(turn_id: str, event: e.ProviderErrorEvent, redact: Callable[[str], str] = str) -> p.ModelFailed:
+    """Record a provider's failure. What it sent raw stays out, and so do its words about a key: they may quote it."""
+    message = event.message
+    if message is not None:
+        message = (
+            "the provider's words are withheld, as they may quote the key" if event.kind == "auth" else redact(message)
+        )
     return p.ModelFailed(
         turn_id=turn_id,
         kind=event.kind,
         retryable=event.retryable,
         status=event.status,
         code=event.code,
-        message=event.message,
+        message=message,
         retry_after_ms=None if event.retry_after_s is None else max(0, round(event.retry_after_s * 1000)),
         request_id=event.request_id,
         provider=event.provider,
