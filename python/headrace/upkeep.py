@@ -73,6 +73,7 @@ async def check_store(store: Store, secrets: Secrets) -> list[str]:
     """Find what is wrong: versions, the file itself, sealed rows that do not open. Empty: nothing is."""
     wrong: list[str] = []
     found = await store.versions()
+    has_secrets = SECRETS_SCHEMA.name in found
     for schema in SCHEMAS:
         version = found.pop(schema.name, 0)
         if version > schema.version:
@@ -86,7 +87,7 @@ async def check_store(store: Store, secrets: Secrets) -> list[str]:
         if store.dialect == "sqlite":
             rows = await tx.fetch("SELECT * FROM pragma_quick_check")
             wrong.extend(f"the file is damaged: {row[0]}" for row in rows if row[0] != "ok")
-        if (await store.versions()).get(SECRETS_SCHEMA.name):
+        if has_secrets:
             wrong.extend(await secrets.check(tx))
     return wrong
 
