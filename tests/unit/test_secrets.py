@@ -182,9 +182,13 @@ def test_every_field_that_holds_a_secret_is_planted_above():
 
 
 def test_a_store_with_a_password_shows_none():
-    config = configured(f'[store]\nurl = "postgresql://u:{CANARY}@db.example/h"\n', {})
-    assert CANARY in config.store.url
+    url = f"postgresql://u:{CANARY}@db.example/h"
+    config = configured('[store]\nurl = "env:STORE"\n', {"STORE": url})
+    assert config.store.url == url
     assert CANARY not in repr(config)
+    with pytest.raises(ConfigurationError, match=r"store\.url: a secret does not stand in this file") as caught:
+        configured(f'[store]\nurl = "{url}"\n', {})
+    assert CANARY not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 429, 500])
