@@ -257,6 +257,59 @@ def _responses(make: _Maker) -> Stream:
     )
 
 
+def _cohere(make: _Maker) -> Stream:
+    """Version 2 of Cohere's chat: thinking, text, one call in pieces."""
+    thoughts, tokens = make.tokens(DELTAS // 4), make.tokens(DELTAS // 2)
+    text, pieces = make.arguments(DELTAS // 4)
+
+    def part(index: int, kind: str, text: str, event: str = "content-delta") -> dict[str, Any]:
+        content = {kind: text} if event == "content-delta" else {"type": kind, kind: text}
+        return {"type": event, "index": index, "delta": {"message": {"content": content}}}
+
+    def call(event: str, content: dict[str, Any]) -> dict[str, Any]:
+        return {"type": event, "index": 0, "delta": {"message": {"tool_calls": content}}}
+
+    function = {"name": "write_file", "arguments": ""}
+    usage = {"billed_units": {"input_tokens": 40, "output_tokens": 2000}, "tokens": {"input_tokens": 400}}
+    events = [
+        {"type": "message-start", "id": make.ident(36), "delta": {"message": {"role": "assistant", "content": []}}},
+        part(0, "thinking", "", "content-start"),
+        *(part(0, "thinking", piece) for piece in thoughts),
+        {"type": "content-end", "index": 0},
+        part(1, "text", "", "content-start"),
+        *(part(1, "text", piece) for piece in tokens),
+        {"type": "content-end", "index": 1},
+        call("tool-call-start", {"id": "write_file_" + make.ident(12), "type": "function", "function": function}),
+        *(call("tool-call-delta", {"function": {"arguments": piece}}) for piece in pieces),
+        {"type": "tool-call-end", "index": 0},
+        {"type": "message-end", "delta": {"finish_reason": "TOOL_CALL", "usage": usage}},
+    ]
+    wire = tuple(_sse(event, named=True) for event in events)
+    calls = (("write_file", json.loads(text)),)
+    return Stream("cohere_chat", "cohere_chat", wire, "".join(tokens), "".join(thoughts), calls)
+
+
+def _ollama(make: _Maker) -> Stream:
+    """Lines of Ollama's chat: thinking, text, one call, the counts."""
+    thoughts, tokens = make.tokens(DELTAS // 4), make.tokens(DELTAS * 3 // 4)
+    text, _ = make.arguments(DELTAS // 8)
+    head = {"model": "tern:4b", "created_at": "2026-08-05T08:11:02.806664Z"}
+
+    def line(message: dict[str, Any], **more: Any) -> bytes:
+        value = {**head, "message": {"role": "assistant", **message}, "done": False, **more}
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    call = {"id": "call_" + make.ident(8), "function": {"name": "write_file", "arguments": json.loads(text)}}
+    wire = (
+        *(line({"content": "", "thinking": piece}) for piece in thoughts),
+        *(line({"content": piece}) for piece in tokens),
+        line({"content": "", "tool_calls": [call]}),
+        line({"content": ""}, done=True, done_reason="stop", prompt_eval_count=40, eval_count=2000),
+    )
+    calls = (("write_file", json.loads(text)),)
+    return Stream("ollama_chat", "ollama_chat", wire, "".join(tokens), "".join(thoughts), calls)
+
+
 _MAKERS = {
     "openai_chat_text": _chat_text,
     "openai_chat_tools": _chat_tools,
@@ -266,9 +319,14 @@ _MAKERS = {
     "bedrock_invoke": _invoke,
 }
 NAMES = tuple(_MAKERS)
+"""The streams that every bench has."""
+
+_FURTHER = {"cohere_chat": _cohere, "ollama_chat": _ollama}
+FURTHER = tuple(_FURTHER)
+"""One stream of each further family, for the codec's bench."""
 
 
 @functools.cache
 def stream(name: str) -> Stream:
-    """The stream of that name; one of `NAMES`."""
-    return _MAKERS[name](_Maker(name))
+    """The stream of that name; one of `NAMES` or `FURTHER`."""
+    return {**_MAKERS, **_FURTHER}[name](_Maker(name))

@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let read: usize = next("the size of a read")?.parse()?;
     let ends = match protocol {
         Protocol::BedrockConverse | Protocol::BedrockInvoke => messages(&body),
+        Protocol::OllamaChat => memchr::memchr_iter(b'\n', &body).map(|at| at + 1).collect(),
         _ => memchr::memmem::find_iter(&body, b"\n\n").map(|at| at + 2).collect(),
     };
     let pieces = pieces(&body, &ends, read);

@@ -68,7 +68,8 @@ fn named(line: &[u8]) -> Vec<u8> {
     let Some((first, payload)) = line.split_first() else { return Vec::new() };
     let name = NAMES[usize::from(*first) % NAMES.len()];
     let mut headers = Vec::new();
-    let (kind, key) = if name.ends_with("Exception") { ("exception", ":exception-type") } else { ("event", ":event-type") };
+    let (kind, key) =
+        if name.ends_with("Exception") { ("exception", ":exception-type") } else { ("event", ":event-type") };
     for (key, value) in [(key, name), (":message-type", kind)] {
         headers.push(key.len() as u8);
         headers.extend_from_slice(key.as_bytes());

@@ -16,15 +16,14 @@ fuzz_target!(|input: &[u8]| {
         4 => Source::Headrace,
         n => Source::Protocol(FAMILIES[usize::from(n)]),
     };
-    for target in FAMILIES {
-        let spec = TranslateSpec {
-            source,
-            target,
-            model: "up/stream",
-            provider: Some("row"),
-            edits: &[],
-            target_flags: TargetFlags::default(),
-        };
+    // A dialect, which also its own protocol's bodies are written anew for.
+    let dialect = ["openai_compatible", "no_stream_options", "no_user", "random_seed", "short_ids", "thinking_parts"];
+    let dialect = TargetFlags::from_names(&[&dialect[..], &["anew"]].concat()).expect("flags that exist");
+    let plain = FAMILIES.into_iter().chain([Protocol::CohereChat, Protocol::OllamaChat]);
+    let targets = plain.map(|target| (target, TargetFlags::default())).chain([(Protocol::OpenaiChat, dialect)]);
+    for (target, target_flags) in targets {
+        let spec =
+            TranslateSpec { source, target, model: "up/stream", provider: Some("row"), edits: &[], target_flags };
         // Within one protocol nothing but the named keys is read: whether it is a request was asked before.
         if source == Source::Protocol(target) && inspect(body, target).is_err() {
             continue;
