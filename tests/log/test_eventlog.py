@@ -185,6 +185,18 @@ async def test_an_erased_payload_is_gone_and_the_chain_still_verifies(store_url)
 
 
 @holds
+async def test_an_erased_events_artifact_goes_unless_another_event_has_it(store_url):
+    async with opened(store_url()) as log:
+        writer = await written(log, runs.begin())
+        lone, both = [await log.artifacts.put(runs.RUN, text * 50) for text in (b"lone", b"both")]
+        loose = await log.artifacts.put(runs.RUN, b"not referred to yet")
+        await writer.append(p.UserMessage(text="a", attachments=(lone, both)))
+        await writer.append(p.UserMessage(text="b", attachments=(both,)))
+        assert await log.erase(runs.RUN, [3]) == 1
+        assert await log.artifacts.missing([lone.digest, both.digest, loose.digest]) == {lone.digest}
+
+
+@holds
 async def test_a_file_is_the_same_bytes_from_every_store_and_reads_back(store_url):
     async with opened(store_url()) as log, opened(store_url()) as other, opened("memory:") as third:
         writer = await written(log)

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import zlib
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.log.payloads import ArtifactRef
 from headrace.log.records import LogError
 from headrace.store import ConstraintViolated
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from headrace.store import Store, Transaction
 
-__all__ = ["ARTIFACT_LIMIT", "ArtifactError", "Artifacts", "put_in"]
+__all__ = ["ARTIFACT_LIMIT", "ArtifactError", "Artifacts", "put_in", "referred"]
 
 ARTIFACT_LIMIT: Final = 64 << 20
 """Bytes of one content: a row must be read and written whole, and no test's output that anybody reads is longer."""
@@ -78,6 +78,20 @@ class Artifacts:
         async with self._store.transaction(read_only=True) as tx:
             rows = await tx.fetch("SELECT digest FROM log_artifact_runs WHERE run_id = ? ORDER BY digest", run_id)
         return [digest for (digest,) in rows]
+
+
+def referred(data: Any) -> Iterator[str]:
+    """List the digests of artifacts that a payload's plain data refers to."""
+    if isinstance(data, dict):
+        if isinstance(data.get("digest"), str) and "size" in data:
+            yield data["digest"]
+        if data.get("menu"):
+            yield data["menu"]
+        for item in data.values():
+            yield from referred(item)
+    elif isinstance(data, list):
+        for item in data:
+            yield from referred(item)
 
 
 async def put_in(tx: Transaction, run_id: str, data: bytes) -> str:

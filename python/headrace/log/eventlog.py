@@ -18,7 +18,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.log.artifacts import Artifacts, put_in
+import orjson
+
+from headrace.log.artifacts import Artifacts, put_in, referred
 from headrace.log.records import SALT_SIZE, LogError, Record, TamperedError, checked, genesis, make
 from headrace.log.schema import SCHEMA
 from headrace.log.seals import check_seals
@@ -223,21 +225,32 @@ class EventLog:
         erased = tuple(record.seq for record in records if record.is_erased)
         return Verdict(run_id, len(records), erased=erased, sealed=sealed)
 
-    async def erase(self, run_id: str, seqs: Sequence[int] | None = None) -> int:
+    async def erase(self, run_id: str, seqs: Collection[int] | None = None) -> int:
         """Take payloads away, for privacy: envelopes and the chain stay, and still verify.
 
-        - `seqs`: of which events; None: of all, and the run's artifacts with them.
+        - `seqs`: of which events; None: of all.
 
-        Returns how many payloads went. Artifacts that no run holds any longer go with them.
+        Returns how many payloads went. The artifacts that nothing else refers to go with them.
         """
-        gone = "UPDATE log_events SET payload = NULL, salt = NULL WHERE run_id = ? AND payload IS NOT NULL"
         async with self.store.transaction() as tx:
+            # A write, so that whoever appends waits.
+            await tx.execute("UPDATE log_runs SET epoch = epoch WHERE run_id = ?", run_id)
+            rows = await tx.fetch(
+                "SELECT seq, payload FROM log_events WHERE run_id = ? AND payload IS NOT NULL", run_id
+            )
+            chosen = {seq: payload for seq, payload in rows if seqs is None or seq in seqs}
+            kept = {one for seq, payload in rows if seq not in chosen for one in referred(orjson.loads(payload))}
+            for seq in chosen:
+                await tx.execute(
+                    "UPDATE log_events SET payload = NULL, salt = NULL WHERE run_id = ? AND seq = ?", run_id, seq
+                )
             if seqs is None:
-                count = await tx.execute(gone, run_id)
                 await tx.execute("DELETE FROM log_artifact_runs WHERE run_id = ?", run_id)
-                await tx.execute("DELETE FROM log_artifacts WHERE digest NOT IN (SELECT digest FROM log_artifact_runs)")
-                return count
-            return sum([await tx.execute(f"{gone} AND seq = ?", run_id, seq) for seq in seqs])
+            else:
+                for digest in {one for payload in chosen.values() for one in referred(orjson.loads(payload))} - kept:
+                    await tx.execute("DELETE FROM log_artifact_runs WHERE run_id = ? AND digest = ?", run_id, digest)
+            await tx.execute("DELETE FROM log_artifacts WHERE digest NOT IN (SELECT digest FROM log_artifact_runs)")
+        return len(chosen)
 
     async def insert(self, records: Sequence[Record], artifacts: Iterable[bytes] = ()) -> None:
         """Put a whole run in as it stands elsewhere (import), with its artifacts. The caller has checked it.

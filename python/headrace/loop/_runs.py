@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from headrace.log import payloads as p
+from headrace.log.artifacts import referred
 from headrace.log.records import LogError, uuid7
 from headrace.log.state import State, fold
 from headrace.loop._run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from headrace.log.eventlog import EventLog, RunLog
     from headrace.log.records import Record
@@ -159,7 +160,8 @@ async def resume(
     """
     records = await log.read(run_id)
     state = fold(records)
-    missing = await log.artifacts.missing(_referred(records))
+    named = {one for record in records if (value := record.value()) is not None for one in referred(value.to_dict())}
+    missing = await log.artifacts.missing(named)
     now_ms = int(log.clock() * 1000)
     found = gate(state, workspace=workspace, policy=policy, now_ms=now_ms, missing=missing, budget=budget)
     closed = tuple(one for one in found if one.stops and (one.name not in accept or one.name in _FATAL))
@@ -224,26 +226,3 @@ def _closing(state: State, why: str) -> list[p.Payload]:
         if one.stage == "started"
     ]
     return made
-
-
-def _referred(records: Sequence[Record]) -> set[str]:
-    """List the artifacts that events refer to."""
-    found: set[str] = set()
-    for record in records:
-        value = record.value()
-        if value is not None:
-            found.update(_digests(value.to_dict()))
-    return found
-
-
-def _digests(data: Any) -> Iterator[str]:
-    if isinstance(data, dict):
-        if "digest" in data and "size" in data:
-            yield data["digest"]
-        if data.get("menu"):
-            yield data["menu"]
-        for item in data.values():
-            yield from _digests(item)
-    elif isinstance(data, list):
-        for item in data:
-            yield from _digests(item)
