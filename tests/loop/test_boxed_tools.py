@@ -1,13 +1,17 @@
 """The loop over the real tools: the boundary holds in a task on real files, with a real process."""
 
 import asyncio
+import base64
 import json
 import os
 
 from headrace.log import payloads as p
+from headrace.log.jsonl import export_run
 from headrace.log.records import Record
-from headrace.loop import AskLater, BoxedTools, replay_dry, replay_trace, resume
+from headrace.loop import AskLater, BoxedTools, Settings, replay_dry, replay_trace, resume
+from headrace.testing import Reply
 from headrace.tools.builtin import builtin_tools
+from headrace.tools.redact import Redactor
 from headrace.tools.sandbox import SandboxExecutor
 from headrace.tools.shell import environment_for
 from headrace.tools.toolbox import Toolbox
@@ -24,10 +28,12 @@ async def later(request):
     raise AskLater(request.summary)
 
 
-def boxed(led, executor):
+def boxed(led, executor, environment=None, **options):
     workspace = Workspace(str(led.folder), durable=False)
-    box = Toolbox(builtin_tools(workspace, executor=executor, environment=environment_for(os.environ)))
-    return BoxedTools(box, log=led.log, run_id="r1", reads=workspace.reads, root=workspace.root, tier=executor.tier)
+    environment = environment or environment_for(os.environ)
+    box = Toolbox(builtin_tools(workspace, executor=executor, environment=environment))
+    options = {"reads": workspace.reads, "root": workspace.root, "tier": executor.tier} | options
+    return BoxedTools(box, log=led.log, run_id="r1", **options)
 
 
 def task():
@@ -113,5 +119,40 @@ def test_t3_a_file_that_was_read_before_a_resume_may_be_edited_after_it(tmp_path
             assert state.status == "finished"
             assert [one.code for one in await led.values("tool.observed")] == ["ok", "ok"]
             assert (tmp_path / "answer.txt").read_text() == "the answer is 42\n"
+
+    asyncio.run(act())
+
+
+CANARY = "sk-planted-canary-0123456789"
+
+
+def test_canaries_in_environment_arguments_and_outputs_are_in_no_log_artifact_or_prompt(tmp_path):
+    """Also where a tool writes them in base64, and where there is so much output that the whole is an artifact."""
+    encoded = base64.b64encode(CANARY.encode()).decode()
+    (tmp_path / "notes.txt").write_text(f"the key is {CANARY}\n{encoded}\n" + "and so on\n" * 20_000)
+    redactor = Redactor({"planted": CANARY})
+    calls = [
+        h.calls({"command": "env; cat notes.txt"}, tool="bash"),
+        h.calls({"path": "notes.txt"}, tool="read_file"),
+        h.calls({"command": f"echo {CANARY}"}, tool="bash", text=f"I will say {CANARY}."),
+        Reply.json({"error": {"message": f"no: {CANARY}"}}, status=400),
+    ]
+
+    async def act():
+        executor = SandboxExecutor("C")
+        async with Led(tmp_path, *calls) as led:
+            environment = environment_for(os.environ) | {"PLANTED": CANARY}
+            tools = boxed(led, executor, environment, redactor=redactor)
+            settings = Settings(redact=lambda text: redactor.text(text)[0])
+            await led.lead(await led.begin(), tools=tools, ask=allow, settings=settings).go()
+            observed = await led.values("tool.observed")
+            assert [one.code for one in observed] == ["ok", "ok", "ok"]
+            assert observed[0].redactions >= 3
+            kept = [await led.log.artifacts.get(digest) for digest in await led.log.artifacts.of_run("r1")]
+            assert max(map(len, kept)) > 200_000
+            lines = await export_run(led.log, "r1", with_artifacts=False)
+            prompts = [seen.body for seen in led.upstream.facts().requests]
+            for form in (CANARY.encode(), encoded.encode().rstrip(b"=")):
+                assert not [one for one in (*lines, *kept, *prompts) if form in one], form
 
     asyncio.run(act())

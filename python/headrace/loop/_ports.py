@@ -124,7 +124,7 @@ class Settings:
     - `wait_limit_s`: the longest wait before a repetition; a provider that asks for more is not waited for.
     - `is_chat`: an answer without intents pauses the run for the user instead of finishing it.
     - `price`: what a response cost.
-    - `redact`: takes known secrets out of what a provider says of a failure, before it is recorded.
+    - `redact`: takes known secrets out of what models and providers say, before it is recorded.
     - `seal`: the key that seals the log whenever the run comes to a stand.
     """
 

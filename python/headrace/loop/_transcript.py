@@ -2,6 +2,7 @@
 
 1. Consecutive texts of one block become one payload; deltas of calls are not kept.
 2. An event's fields are copied, never the event: no native object is in the log.
+3. Known secrets are taken out of texts, inputs and failures first. What is executed is what is recorded.
 
 Decisions must not be added here.
 """
@@ -29,7 +30,7 @@ class Transcript:
     """One response's way into the log.
 
     - `menu`: what the request offered: it knows the version of each tool.
-    - `price`: money of a usage, in millionths. `redact`: takes secrets out of a failure's words.
+    - `price`: money of a usage, in millionths. `redact`: takes known secrets out.
     """
 
     def __init__(
@@ -102,7 +103,8 @@ class Transcript:
             return
         cls, index, kind = self._block
         more = {"kind": kind} if kind else {}
-        self._made.append(cls(turn_id=self._turn, text="".join(self._text), index=index, **more))
+        text = self._redact("".join(self._text))
+        self._made.append(cls(turn_id=self._turn, text=text, index=index, **more))
         self._block, self._text = None, []
 
     def _ends(self, end: p.ModelEnded | p.ModelFailed) -> None:
@@ -175,7 +177,7 @@ class Transcript:
                 turn_id=self._turn,
                 intent_id=event.id,
                 tool_name=event.tool_name,
-                raw_input_text=event.raw_input_text,
+                raw_input_text=self._redact(event.raw_input_text),
                 call=event.call,
                 kind=event.kind,
                 provider_call_id=event.provider_call_id,
