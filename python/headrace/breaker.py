@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.attempts import Cause
+from headrace.causes import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable

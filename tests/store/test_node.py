@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.attempts import Cause
+from headrace.causes import Cause
 from headrace.credentials import Status
 from headrace.node import SCHEMA, Node
 from headrace.node._tables import ATTEMPT_COLUMNS, REQUEST_COLUMNS

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.attempts import Cause
     from headrace.catalogue import Prices
+    from headrace.causes import Cause
     from headrace.credentials import Status
     from headrace.requests import RuntimeMap, Settlement
     from headrace.store import Value
