@@ -1,6 +1,7 @@
 """The gateway's decisions: one per request, one per failed attempt, one note at the end.
 
-1. `decide` touches no provider and no store: a dictionary lookup or two, then a recipe.
+1. `decide` touches no provider and no store: a dictionary lookup or two, then a recipe. A list of models may wait for
+   what providers list, which whoever has an event loop fetches.
 2. A configuration is compiled into one frozen `_Tables`; a reload puts another in its place, between two decisions.
 3. What runs keeps the tables that it was planned with; what was learnt of a credential goes over to the new ones.
 4. Clock and randomness are arguments.
