@@ -310,6 +310,7 @@ class Gateway:
             attempts=way.records,
             settlement=settlement,
             prices=None if account.is_free else facts.prices,
+            route=", ".join(map(str, way.hops)) if way.hops else None,
         )
         books.settled(told, None if key is None else key.limits)
 

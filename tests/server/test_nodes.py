@@ -218,6 +218,26 @@ def test_gateways_hold_a_keys_limit_together(store_url: str, tmp_path: pathlib.P
     assert rows(store_url, "SELECT name FROM node_leases ORDER BY name") == [("team/money",), ("team/requests",)]
 
 
+def test_the_ledger_tells_how_a_request_came_to_its_model(tmp_path: pathlib.Path) -> None:
+    store = f"sqlite:{tmp_path}/store.db"
+    with Upstream(LIMITED) as limited, Upstream(ANSWER) as far:
+        text = config(far.url, store)
+        text += f'[[providers]]\nid = "near"\nkind = "openai_compatible"\nbase_url = "{limited.url}/v1"\n'
+        text += f'[[providers.credentials]]\nid = "n1"\nsecret = "{PLANTED}-n"\n'
+        text += '[profiles]\nprimary = "near/m"\n[[routes]]\nprofile = "primary"\nto = ["acme/m"]\n'
+        with start(tmp_path, "one", text) as one:
+            body = json.dumps({"model": "primary", "messages": [{"role": "user", "content": "ready?"}]}).encode()
+            headers = {"content-type": "application/json"}
+            request = urllib.request.Request(f"http://127.0.0.1:{one.port}/v1/chat/completions", body, headers)
+            with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - an address of our own
+                assert answer.status == 200
+    told = rows(store, "SELECT asked, provider, capability, route, attempts FROM node_requests")
+    route = "near/m -> acme/m; reason=rate_limit; capability=language_model"
+    assert told == [("primary", "acme", "language_model", route, 2)]
+    told = rows(store, "SELECT attempt, provider, credential, kind, status FROM node_attempts ORDER BY attempt")
+    assert told == [(1, "near", "n1", "rate_limit", 429), (2, "acme", "c1", None, 200)]
+
+
 @pytest.fixture
 def own_postgres(postgres: Postgres) -> Iterator[Postgres]:
     yield postgres

@@ -90,6 +90,7 @@ class Settled:
     - `asked`: the name that the client asked for.
     - `attempts`: every attempt, the last one too.
     - `prices`: the model's, where they are known.
+    - `route`: why another model was asked than the one before, for each step.
     """
 
     number: int
@@ -102,6 +103,7 @@ class Settled:
     attempts: Sequence[Attempt]
     settlement: Settlement
     prices: Prices | None = None
+    route: str | None = None
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -181,6 +183,8 @@ def rows_of(node: str, told: Settled) -> Rows:
         cost,
         _text(end.response_id),
         _text(end.request_id),
+        runtime.capability,
+        _text(told.route),
     )
     last = len(told.attempts) - 1
     attempts = tuple(

@@ -39,6 +39,8 @@ REQUEST_COLUMNS: Final = (
     "cost_usd",
     "response_id",
     "upstream_request_id",
+    "capability",
+    "route",
 )
 ATTEMPT_COLUMNS: Final = (
     "request",
@@ -132,6 +134,8 @@ SCHEMA: Final = Schema(
             granted BIGINT NOT NULL,
             ends DOUBLE PRECISION NOT NULL,
             PRIMARY KEY (name, span))""",
+        "ALTER TABLE node_requests ADD COLUMN capability TEXT",
+        "ALTER TABLE node_requests ADD COLUMN route TEXT",
     ),
 )
 
