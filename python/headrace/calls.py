@@ -36,6 +36,13 @@ LOSS_LIMIT: Final = 1024
 USAGE_TAIL: Final = 2048
 #: Bytes of an answer from which on reading it is another thread's: the event loop decides for everybody.
 LARGE: Final = 128 << 10
+#: What a client is told of an answer that says no, by its kind.
+_TOLD: Final[Mapping[str, tuple[int, str]]] = {
+    "content_filter": (400, "content_policy_violation"),
+    "bad_request": (400, "invalid_request"),
+    "timeout": (504, "upstream_timeout"),
+    "overloaded": (503, "server_is_overloaded"),
+}
 #: A request's fields that are no provider's: whom to ask, and how the client wants the answer.
 _OURS: Final = frozenset({"model", "stream", "encoding", "return_documents", "extra"})
 
@@ -220,11 +227,8 @@ def _guarded(read: Callable[[Any, bytes], Any], request: Any, body: bytes) -> An
 
 
 def _unread(error: ReadError) -> Refusal:
-    if error.kind == "content_filter":
-        return Refusal(status=400, code="content_policy_violation", message=error.message)
-    if error.kind == "bad_request":
-        return Refusal(status=400, code="invalid_request", message=error.message)
-    return Refusal(status=502, code="upstream_response_failed", message=error.message)
+    status, code = _TOLD.get(error.kind, (502, "upstream_response_failed"))
+    return Refusal(status=status, code=code, message=error.message)
 
 
 def _tail_usage(body: bytes) -> tuple[int | None, int | None]:

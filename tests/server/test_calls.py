@@ -385,6 +385,22 @@ def test_search_and_fetch_by_their_profiles():
         assert (status, body["error"]["code"]) == (400, "invalid_request")
 
 
+def test_a_page_that_does_not_come_in_time_is_a_timeout():
+    rows = """
+[[providers]]
+id = "hasty"
+kind = "plain_fetch"
+[providers.settings]
+ports = [{port}]
+timeout = 0.2
+danger_allow_networks = ["127.0.0.1/32"]
+"""
+    with told({"*": Reply((Stall(),), headers=(("content-type", "text/html"),), framing="chunked")}, rows) as gateway:
+        asked = {"url": f"{gateway.upstream.url}/", "model": "hasty/page"}
+        status, _, body = gateway.post("/v1/web_fetch", asked)
+        assert (status, body["error"]["code"]) == (504, "upstream_timeout")
+
+
 def test_a_search_goes_on_to_the_next_of_its_route():
     rows = """
 [[providers]]

@@ -2,6 +2,9 @@
 
 import codecs
 import gzip
+import shutil
+import ssl
+import subprocess
 from contextlib import contextmanager
 from ipaddress import ip_address
 
@@ -10,7 +13,7 @@ import pytest
 
 from headrace.capabilities import FetchRequest, ReadError
 from headrace.errors import BadRequestError
-from headrace.fetching import Fetcher, FetchSettings, Guard, NotAllowedError
+from headrace.fetching import Fetcher, FetchSettings, Guard, NotAllowedError, _fetcher
 from headrace.fetching._text import decoded
 from headrace.registry import Registry
 from headrace.testing import Drip, Reply, Stall, Upstream
@@ -171,6 +174,27 @@ def test_a_name_is_resolved_and_its_host_header_is_the_names():
     assert (result.content_type, result.truncated) == ("text/html", False)
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="NO OPENSSL: it makes the test's certificate")
+def test_tls_checks_the_name_that_was_asked_for_at_the_address_that_was_checked(tmp_path, monkeypatch):
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=page.example"
+    command += " -addext subjectAltName=DNS:page.example -keyout key.pem -out chain.pem"
+    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    chain, key = (tmp_path / "chain.pem").read_bytes(), (tmp_path / "key.pem").read_bytes()
+
+    async def resolve(_host, _port):
+        return ["127.0.0.1"]
+
+    with Upstream({"*": html(b"<p>safe</p>")}, tls=(chain, key)) as upstream:
+        port = int(upstream.url.rpartition(":")[2])
+        with pytest.raises(ReadError, match="could not be reached"):
+            fetch(f"https://page.example:{port}/", settings(port), resolve=resolve)
+        monkeypatch.setattr(_fetcher, "_tls", lambda: ssl.create_default_context(cadata=chain.decode()))
+        assert fetch(f"https://page.example:{port}/", settings(port), resolve=resolve).content == "safe"
+        with pytest.raises(ReadError, match="could not be reached"):
+            fetch(f"https://other.example:{port}/", settings(port), resolve=resolve)
+        assert upstream.facts().request_count == 1
+
+
 def test_text_and_html_are_other_forms_of_a_page():
     with site({"*": html(PAGE)}) as (_, port):
         url = f"http://127.0.0.1:{port}/"
@@ -229,6 +253,24 @@ def test_a_silent_and_a_dripping_page_end_in_time():
             fetch(f"http://127.0.0.1:{port}/", settings(port, timeout=0.3))
 
 
+def test_more_pages_than_there_is_room_for_are_refused_and_room_comes_back():
+    async def both(fetcher, upstream, url):
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(fetcher.fetch, FetchRequest(url=url))
+                await upstream.until(lambda facts: any(one.waiting for one in facts.connections))
+                with pytest.raises(ReadError, match="1 pages") as caught:
+                    await fetcher.fetch(FetchRequest(url=url))
+                scope.cancel()
+        assert caught.value.kind == "overloaded"
+        return await fetcher.fetch(FetchRequest(url=url))
+
+    silent = Reply((b"a", Stall()), headers=(("content-type", "text/plain"),), framing="chunked")
+    with site({"*": [silent, html(b"then", "text/plain")]}) as (upstream, port):
+        fetcher = Fetcher(settings(port, concurrency=1))
+        assert anyio.run(both, fetcher, upstream, f"http://127.0.0.1:{port}/").content == "then"
+
+
 def test_a_page_nested_without_end_ends_in_a_word():
     with site({"*": html(b"<div>" * 20_000 + b"x")}) as (_, port), pytest.raises(ReadError, match="too deep"):
         fetch(f"http://127.0.0.1:{port}/", settings(port))
@@ -278,6 +320,7 @@ def test_without_its_dependency_html_is_refused_with_the_way_out(monkeypatch):
     [
         ({"timeout": 0.0}, "timeout"),
         ({"max_bytes": 0}, "max_bytes"),
+        ({"concurrency": 0}, "concurrency"),
         ({"user_agent": "a\nb"}, "user_agent"),
         ({"danger_allow_networks": ("10.0.0.1/8",)}, "danger_allow_networks"),
     ],

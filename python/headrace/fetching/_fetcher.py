@@ -11,6 +11,7 @@ Never here: a cache, a retry.
 from __future__ import annotations
 
 import functools
+import threading
 import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +48,8 @@ class FetchSettings:
     """Of a page, after decompression; the rest is not read."""
     redirects: int = 5
     """How many are followed."""
+    concurrency: int = 32
+    """Pages at a time; one more is refused as overloaded."""
     ports: tuple[int, ...] = (80, 443)
     """The only ones that are connected to."""
     user_agent: str = "headrace"
@@ -59,8 +62,8 @@ class FetchSettings:
         """Refuse bounds that are none, and networks that are none."""
         if not 0 < self.timeout <= _MOST_SECONDS:
             raise ValueError(f"timeout: must be above 0 and at most {_MOST_SECONDS:g} seconds")
-        if self.max_bytes < 1 or self.redirects < 0:
-            raise ValueError("max_bytes: must be above 0, and redirects not below it")
+        if self.max_bytes < 1 or self.concurrency < 1 or self.redirects < 0:
+            raise ValueError("max_bytes: must be above 0, and so must concurrency; redirects not below it")
         if not (self.user_agent.isascii() and self.user_agent.isprintable()):
             raise ValueError("user_agent: has characters that no header may have")
         try:
@@ -75,16 +78,17 @@ class Fetcher:
     - `resolve`: finds a name's addresses; the system's resolver by default.
     """
 
-    __slots__ = ("_guard", "_settings")
+    __slots__ = ("_guard", "_places", "_settings")
 
     def __init__(self, settings: FetchSettings, *, resolve: Resolve | None = None) -> None:
         self._settings = settings
+        self._places = threading.BoundedSemaphore(settings.concurrency)
         self._guard = Guard(ports=settings.ports, danger_allow_networks=settings.danger_allow_networks, resolve=resolve)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """Fetch a page and give its text.
 
-        - Raises `ReadError`: the page could not be had, or is not text.
+        - Raises `ReadError`: the page could not be had, or is not text; or too many are being fetched.
         - Raises `BadRequestError`: the address may not be asked.
         - Raises `UnsupportedFeature`: HTML cannot be read without the optional dependency.
 
@@ -92,6 +96,9 @@ class Fetcher:
         """
         import anyio
 
+        # A page costs memory and a thread; who asks for more than there is room for does not wait for it.
+        if not self._places.acquire(blocking=False):
+            raise ReadError("overloaded", f"{self._settings.concurrency} pages are being fetched already")
         try:
             with anyio.fail_after(self._settings.timeout):
                 page = await self._get(request)
@@ -101,6 +108,8 @@ class Fetcher:
             raise ReadError("timeout", "the page did not come in time") from None
         except NotAllowedError as error:
             raise BadRequestError(f"url: {error}", param="url") from None
+        finally:
+            self._places.release()
 
     async def _get(self, request: FetchRequest) -> _Got:
         import httpcore

@@ -5,6 +5,7 @@ It asks no vendor and takes no credential. Where it may connect to is `fetching`
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Never
 
 from headrace.fetching import Fetcher, FetchSettings
@@ -21,8 +22,12 @@ def _nothing(runtime: RuntimeMap, request: Any) -> Never:  # noqa: ARG001 - as e
     raise TypeError("a plain fetch is no request to a provider")
 
 
+#: One for each row's settings, so that their bounds hold over all calls.
+_fetcher = functools.cache(Fetcher)
+
+
 async def _run(runtime: RuntimeMap, request: FetchRequest) -> FetchResult:
-    return await Fetcher(runtime.settings).fetch(request)
+    return await _fetcher(runtime.settings).fetch(request)
 
 
 DEFINITION = ProviderDefinition(
