@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use crate::answer::{self, Manner};
 use crate::client::{Alarm, ClientSocket, Gone, with_scratch};
 use crate::exchange::Exchange;
+use crate::gemini;
 use crate::limits;
 use crate::listener::Worker;
 use crate::request::{ClientRequest, Head, Operation, Problem, Route, format_of, format_of_start, route};
@@ -231,9 +232,16 @@ impl Connection {
                 Err(BodyTrouble::Gone) => return Next::Drop,
                 Err(BodyTrouble::Refused(problem)) => return self.refuse(&refuse(problem, false)).await,
             };
-            let facts = head.operation.is_model_request().then(|| inspect(&bytes, head.protocol)).transpose();
-            match facts {
-                Ok(facts) => (facts.unwrap_or_default(), bytes),
+            let read = if !head.operation.is_model_request() {
+                Ok((Facts::default(), bytes))
+            } else if head.protocol == Protocol::GoogleGemini {
+                gemini::lifted(&head.path, head.query.as_deref(), bytes)
+                    .and_then(|bytes| Ok((inspect(&bytes, head.protocol)?, bytes)))
+            } else {
+                inspect(&bytes, head.protocol).map(|facts| (facts, bytes))
+            };
+            match read {
+                Ok(read) => read,
                 Err(error) => {
                     let reply = headrace_codec::encode::refusal(
                         format,

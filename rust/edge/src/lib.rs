@@ -17,6 +17,7 @@ mod client;
 pub mod config;
 mod connection;
 mod exchange;
+mod gemini;
 mod hedge;
 pub mod limits;
 mod listener;

@@ -14,6 +14,8 @@ use headrace_codec::Protocol;
 use headrace_codec::request::{Edit, Facts, TargetFlags};
 use headrace_http1::RequestHead;
 
+use crate::gemini;
+
 /// What a path stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -136,7 +138,11 @@ fn is_loopback(name: &str) -> bool {
 
 /// The format in which a client expects to be refused: by its path, else by its headers.
 pub(crate) fn format_of(head: &RequestHead<'_>) -> Protocol {
-    let named = || head.headers.first("anthropic-version").map(|_| Protocol::AnthropicMessages);
+    let named = || {
+        let has = |name| head.headers.first(name).is_some();
+        let google = has("x-goog-api-key") || has("x-goog-api-client");
+        has("anthropic-version").then_some(Protocol::AnthropicMessages).or(google.then_some(Protocol::GoogleGemini))
+    };
     format_of_path(head.path).or_else(named).unwrap_or(Protocol::OpenaiChat)
 }
 
@@ -152,6 +158,7 @@ fn format_of_path(path: &str) -> Option<Protocol> {
         "/v1/chat/completions" => Some(Protocol::OpenaiChat),
         "/v1/responses" => Some(Protocol::OpenaiResponses),
         path if path.starts_with("/v1/messages") => Some(Protocol::AnthropicMessages),
+        path if path.starts_with("/v1beta") || gemini::call(path).is_some() => Some(Protocol::GoogleGemini),
         _ => None,
     }
 }
@@ -166,6 +173,7 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         "/v1/messages" => (Route::Policy(Generate, Protocol::AnthropicMessages), POST),
         "/v1/messages/count_tokens" => (Route::Policy(CountTokens, Protocol::AnthropicMessages), POST),
         "/v1/models" => (Route::Policy(Models, format_of(head)), GET),
+        "/v1beta/models" => (Route::Policy(Models, Protocol::GoogleGemini), GET),
         "/v1/embeddings" => other(Operation::Embeddings),
         "/v1/rerank" => other(Operation::Rerank),
         "/v1/images/generations" => other(Operation::Images),
@@ -175,7 +183,10 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         "/healthz" => (Route::Health, GET),
         "/readyz" => (Route::Ready, GET),
         "/api/hello" => (Route::Hello, GET),
-        _ => return Err(Problem::new(404, "unknown_path", "no such path on this gateway")),
+        path => match gemini::call(path) {
+            Some(call) => (Route::Policy(call.operation(), Protocol::GoogleGemini), POST),
+            None => return Err(Problem::new(404, "unknown_path", "no such path on this gateway")),
+        },
     };
     guard.check(head)?;
     if head.method == "OPTIONS" && guard.listed_origin(head).is_some() {
@@ -286,6 +297,11 @@ impl ClientRequest {
         self.body.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Gemini: the client asked for a stream that is one JSON array.
+    pub(crate) fn wants_array(&self) -> bool {
+        self.protocol == Protocol::GoogleGemini && self.facts.stream && !gemini::asks_events(self.query.as_deref())
+    }
+
     pub(crate) fn release_body(&self) {
         self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -303,14 +319,15 @@ pub(crate) struct Head {
 
 impl Head {
     pub(crate) fn new(head: &RequestHead<'_>, operation: Operation, protocol: Protocol) -> Head {
-        Head {
-            method: head.method.to_owned(),
-            path: head.path.to_owned(),
-            query: head.query.map(str::to_owned),
-            headers: head.headers.iter().map(|(n, v)| (n.to_ascii_lowercase(), v.to_vec())).collect(),
-            operation,
-            protocol,
+        let mut headers: Vec<_> = head.headers.iter().map(|(n, v)| (n.to_ascii_lowercase(), v.to_vec())).collect();
+        let mut query = head.query.map(str::to_owned);
+        if protocol == Protocol::GoogleGemini {
+            // A key in a query is a secret where no secret belongs: from here on it stands among the others.
+            let (rest, key) = gemini::without_key(query.as_deref());
+            headers.extend(key.map(|key| ("x-goog-api-key".to_owned(), key)));
+            query = rest;
         }
+        Head { method: head.method.to_owned(), path: head.path.to_owned(), query, headers, operation, protocol }
     }
 }
 
@@ -355,6 +372,12 @@ mod tests {
             ("POST /v1/images/edits", json, 200),
             ("POST /v1/images/edits", "content-type: Multipart/form-data; boundary=x\r\n\r\n", 200),
             ("POST /v1/images/generations", "content-type: multipart/form-data; boundary=x\r\n\r\n", 415),
+            ("POST /v1beta/models/m:generateContent", json, 200),
+            ("POST /v1/models/a/m:streamGenerateContent?alt=sse", json, 200),
+            ("POST /v1beta/models/m:countTokens", json, 200),
+            ("GET /v1beta/models/m:generateContent", "\r\n", 405),
+            ("POST /v1beta/models/m:embedContent", json, 404),
+            ("GET /v1beta/models", "\r\n", 200),
             ("GET /v1/nothing", "\r\n", 404),
             ("GET /V1/models", "\r\n", 404),
         ] {

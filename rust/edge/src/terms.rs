@@ -43,6 +43,10 @@ impl Terms<'_> {
         let as_asked = !said.eq_ignore_ascii_case(if self.stream { JSON } else { EVENT_STREAM });
         match self.relay {
             Relay::Opaque => Kind::Opaque,
+            // Upstream every stream is one of events.
+            Relay::Verbatim if self.request.wants_array() => {
+                Kind::Events(Box::new(Encoder::new(self.encoder(self.stream))))
+            }
             Relay::Gathered { .. } => Kind::Gathered,
             Relay::Verbatim if as_asked && self.stream => {
                 Kind::frames(self.spec.usage_asked && !self.request.facts.include_usage)
@@ -54,11 +58,14 @@ impl Terms<'_> {
 
     fn encoder(&self, stream: bool) -> EncoderConfig {
         // A Responses object repeats what was asked; tools come back under the names that the client gave them.
-        let wanted = self.client_protocol == Protocol::OpenaiResponses || !self.request.facts.tool_names.is_empty();
+        let wanted = self.client_protocol == Protocol::OpenaiResponses
+            || !self.request.facts.tool_names.is_empty()
+            || self.request.wants_array();
         let request = wanted.then(|| self.request.body()).flatten().map(|body| body.to_vec());
         let prefix = match self.client_protocol {
             Protocol::OpenaiResponses => "resp_",
             Protocol::AnthropicMessages => "msg_",
+            Protocol::GoogleGemini => "",
             _ => "chatcmpl-",
         };
         EncoderConfig {
@@ -81,7 +88,7 @@ impl Terms<'_> {
         streams: bool,
         kind: &Kind,
     ) -> Vec<(&'h str, Cow<'h, str>)> {
-        let default = if streams { EVENT_STREAM } else { JSON };
+        let default = if streams && !self.request.wants_array() { EVENT_STREAM } else { JSON };
         let own = match kind {
             Kind::Events(_) => None,
             // A stream is told as one, whatever the upstream called it.
