@@ -66,6 +66,9 @@ _PREVIOUS: Final = "/previous_response_id"
 _UNAVAILABLE: Final = 503
 _OVERLOADED: Final = 529
 _COUNTING: Final = "anthropic_messages"
+_GEMINI: Final = "google_gemini"
+#: The shape of a list of models, by the client's protocol.
+_SHAPES: Final = {"anthropic_messages": "anthropic", "google_gemini": "google"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +218,9 @@ class Gateway:
         if unpriced is not None:
             return unpriced
         count = request.operation == "count_tokens"
-        if count and not (target.row.definition.counts_tokens and target.wire.protocol == _COUNTING):
+        if count and not (target.row.definition.counts_tokens and target.wire.protocol == request.protocol):
             return _estimate(request)
-        return self._plan(request, key, target, path="/count_tokens" if count else "")
+        return self._plan(request, key, target, count=count)
 
     def call(self, call: calls.Call) -> Plan | Refusal | calls.Own:
         """Say what is done with a library's call of a capability."""
@@ -332,14 +335,14 @@ class Gateway:
 
     def models(self, protocol: str, key: GatewayKey | None = None) -> Answer:
         """List the names that a key may ask for, in the shape of the client's protocol, by what is known now."""
-        tables, shape = self._tables, "anthropic" if protocol == "anthropic_messages" else "openai"
+        tables, shape = self._tables, _SHAPES.get(protocol, "openai")
         name = (shape, key.id if key is not None else None, self.listings.version)
         body = tables.lists.get(name)
         if body is None:
             if len(tables.lists) >= LISTS_KEPT:
                 tables.lists.clear()
             known = _known(tables.resolver, self.listings, key)
-            body = tables.lists[name] = written(known, anthropic=shape == "anthropic")
+            body = tables.lists[name] = written(known, shape)
         return Answer(body=body)
 
     def _list(self, protocol: str, key: GatewayKey | None) -> Deferred[Answer]:
@@ -387,12 +390,14 @@ class Gateway:
         way = self._way(target, prepare, calls.CLIENT, None if request is None else self._conversation(request, key))
         return self._begin(way)
 
-    def _plan(self, request: Request, key: GatewayKey | None, target: Target, *, path: str = "") -> Plan | Refusal:
+    def _plan(self, request: Request, key: GatewayKey | None, target: Target, *, count: bool = False) -> Plan | Refusal:
         client = request.protocol or target.wire.protocol
 
         def prepare(found: Target, runtime: RuntimeMap) -> Ready:
             prepared = found.wire.prepare(runtime, request)
-            if path:
+            if count:
+                # Gemini's own definitions have put it into the URL.
+                path = "/count_tokens" if found.wire.protocol == _COUNTING else ""
                 return replace(prepared, url=prepared.url + path), "opaque"
             same = found.wire.protocol == client and not prepared.normalise
             return prepared, "verbatim" if same else "normalised"
@@ -403,7 +408,7 @@ class Gateway:
             client,
             self._conversation(request, key),
             request=request,
-            routed=not path,
+            routed=not count,
             owner=key.id if key is not None else "",
         )
         return self._begin(way)
@@ -567,7 +572,8 @@ def _answer_thread(owner: str, response: str) -> str:
 def _estimate(request: Request) -> Answer:
     """Count by the body's size, and say so."""
     tokens = max(1, request.body_size // BYTES_PER_TOKEN)
-    return Answer(body=b'{"input_tokens":%d}' % tokens, headers=(("x-headrace-estimate", "true"),))
+    body = b'{"totalTokens":%d}' if request.protocol == _GEMINI else b'{"input_tokens":%d}'
+    return Answer(body=body % tokens, headers=(("x-headrace-estimate", "true"),))
 
 
 def _known(resolver: Resolver, listings: Listings, key: GatewayKey | None) -> Mapping[str, tuple[str, ModelFacts]]:

@@ -86,7 +86,7 @@ class KeyRing:
             return Refusal(
                 status=401,
                 code="invalid_api_key",
-                message="this gateway wants a key: send one of its own as a Bearer token or as x-api-key",
+                message="this gateway wants a key: send one of its own as a Bearer token, x-api-key or x-goog-api-key",
             )
         found = [self._find(text) for text in shown]
         key = found[0]
@@ -106,7 +106,7 @@ class KeyRing:
 def _shown(request: Request) -> list[str]:
     """Give every key that is shown: of two headers of one name, a proxy may have looked at the other one."""
     shown = []
-    for name, value in request.headers_named(("authorization", "x-api-key")):
+    for name, value in request.headers_named(("authorization", "x-api-key", "x-goog-api-key")):
         text = value.strip()
         if name == "authorization":
             scheme, _, token = text.partition(" ")

@@ -35,6 +35,8 @@ BUILT_IN: Final = (
             "azure_openai",
             "chatgpt",
             "cohere",
+            "google",
+            "vertex",
             "mistral",
             "ollama",
             "openrouter",

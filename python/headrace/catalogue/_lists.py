@@ -24,14 +24,16 @@ def merged(first: ModelFacts, then: ModelFacts) -> ModelFacts:
     return replace(UNKNOWN, **facts, prices=first.prices or then.prices)
 
 
-def written(known: Mapping[str, tuple[str, ModelFacts]], *, anthropic: bool) -> bytes:
-    """Write a list in OpenAI's shape or in Anthropic's.
+def written(known: Mapping[str, tuple[str, ModelFacts]], shape: str) -> bytes:
+    """Write a list in the shape of `openai`, `anthropic` or `google`.
 
     - `known`: name to the provider's row and what is known of the model.
     """
     import orjson
 
-    if not anthropic:
+    if shape == "google":
+        return orjson.dumps({"models": [_google(name, facts) for name, (_, facts) in known.items()]})
+    if shape == "openai":
         data = [_openai(name, owner, facts) for name, (owner, facts) in known.items()]
         return orjson.dumps({"object": "list", "data": data})
     ids = list(known)
@@ -67,6 +69,15 @@ def _anthropic(name: str, facts: ModelFacts) -> dict[str, Any]:
         "display_name": name,
     }
     return row | _present([("max_input_tokens", facts.context_window), ("max_tokens", facts.max_output)])
+
+
+def _google(name: str, facts: ModelFacts) -> dict[str, Any]:
+    row = {
+        "name": f"models/{name}",
+        "displayName": name,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+    }
+    return row | _present([("inputTokenLimit", facts.context_window), ("outputTokenLimit", facts.max_output)])
 
 
 def _prices(prices: Prices | None) -> dict[str, Any] | None:

@@ -1,0 +1,106 @@
+"""Gemini on Vertex AI, and, where the row's `protocol` says so, Claude there.
+
+The credential is an OAuth access token, or an API key of express mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from headrace.plugins import Capability, ProviderDefinition, bearer
+from headrace.providers._wires import language_model
+from headrace.providers.google import flags_of, verb
+from headrace.requests import REMOVE
+
+if TYPE_CHECKING:
+    from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap, Secret
+
+__all__ = ["DEFINITION", "Settings", "authorize", "prepare", "prepare_claude"]
+
+_HOST: Final = "https://aiplatform.googleapis.com"
+#: Several regions under one name have hosts of their own.
+_REGIONS: Final = ("us", "eu")
+#: How API keys begin; an access token begins with neither.
+_KEYS: Final = ("AIza", "AQ.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Whose models, and where they run."""
+
+    project: str | None = None
+    """The project's id. Without one an API key of express mode is needed."""
+    location: str = "global"
+    """A region such as `europe-west4`; `us` or `eu` for several; or `global`."""
+    api_version: str = "v1beta1"
+    """Stands in the path of Gemini's requests."""
+    user_project: str | None = None
+    """Sent as `x-goog-user-project`: who pays."""
+    anthropic_version: str = "vertex-2023-10-16"
+    """Stands in the body of Claude's requests."""
+
+
+def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
+    """Prepare a `generateContent` request, or one that counts tokens."""
+    settings: Settings = runtime.settings
+    model, publisher = runtime.model, "google"
+    if "/" in model:
+        publisher, model = model.split("/", 1)
+    url = f"{_models(runtime, settings.api_version, publisher)}/{quote(model, safe='')}{verb(request)}"
+    return language_model(
+        runtime, request, url=url, headers=_payer(settings), flags=flags_of(model), ask_usage=False
+    )
+
+
+def prepare_claude(runtime: RuntimeMap, request: Request) -> PreparedRequest:
+    """Prepare a Messages request: the model stands in the URL, and the version in the body."""
+    settings: Settings = runtime.settings
+    method = ":streamRawPredict" if request.stream else ":rawPredict"
+    url = f"{_models(runtime, 'v1', 'anthropic')}/{quote(runtime.model, safe='@')}{method}"
+    edits = {"/anthropic_version": settings.anthropic_version, "/model": REMOVE}
+    return language_model(runtime, request, url=url, headers=_payer(settings), edits=edits)
+
+
+def _models(runtime: RuntimeMap, version: str, publisher: str) -> str:
+    settings: Settings = runtime.settings
+    base = runtime.base_url.rstrip("/")
+    if base == _HOST:
+        base = _host(settings.location)
+    project = ""
+    if settings.project is not None:
+        project = f"/projects/{quote(settings.project, safe=':')}/locations/{quote(settings.location, safe='')}"
+    return f"{base}/{version}{project}/publishers/{quote(publisher, safe='')}/models"
+
+
+def _host(location: str) -> str:
+    if location == "global":
+        return _HOST
+    if location in _REGIONS:
+        return f"https://aiplatform.{location}.rep.googleapis.com"
+    return f"https://{quote(location, safe='')}-aiplatform.googleapis.com"
+
+
+def _payer(settings: Settings) -> Headers:
+    return (("x-goog-user-project", settings.user_project),) if settings.user_project else ()
+
+
+def authorize(secret: Secret) -> Headers:
+    """Authorise with an access token as a bearer, or with an API key in its own header."""
+    text = secret.reveal()
+    return (("x-goog-api-key", text),) if text.startswith(_KEYS) else bearer(secret)
+
+
+DEFINITION = ProviderDefinition(
+    kind="vertex",
+    label="Google Vertex AI",
+    base_url=_HOST,
+    authorize=authorize,
+    capabilities=(
+        Capability("language_model", "google_gemini", prepare),
+        Capability("language_model", "anthropic_messages", prepare_claude, forced_only=True),
+    ),
+    settings=Settings,
+    counts_tokens=True,
+)
