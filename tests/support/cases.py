@@ -69,9 +69,12 @@ class Case:
         for end in self.ends() if self.is_stream and "error" in self.direct else ():
             decoder = Decoder(self.protocol)
             events = decoder.feed(self.body[:end])
-            # Of the three, this client is told of an answer's beginning last.
-            encoder = Encoder("anthropic_messages", model="m", response_id="msg_1", created=0, family=self.protocol)
-            if encoder.feed(events) and not decoder.is_done:
+            # Of all, these clients are told of an answer's beginning last.
+            told = (
+                Encoder(last, model="m", response_id="msg_1", created=0, family=self.protocol).feed(events)
+                for last in ("anthropic_messages", "google_gemini")
+            )
+            if all(told) and not decoder.is_done:
                 return self.body[:end], self.body[end:]
         return None
 

@@ -16,10 +16,11 @@ from typing import Any
 import anthropic
 import httpx2
 import openai
+from google.genai import errors as google_errors
 
 from headrace import Decoder
 from tests.support.replay import asking
-from tests.support.sdks import call_of, counts, item_call
+from tests.support.sdks import call_of, counts, google, google_joined, item_call
 
 Outcome = dict[str, Any]
 WAYS = ("raw", "helper", "whole")
@@ -40,6 +41,12 @@ FINISHES = {
         "model_context_window_exceeded": "length",
         "refusal": "refusal",
         "pause_turn": "pause",
+    },
+    "google_gemini": {
+        "STOP": "stop",
+        "MAX_TOKENS": "length",
+        "SAFETY": "content_filter",
+        "CONTINUATION": "pause",
     },
     "openai_responses": {"max_output_tokens": "length", "content_filter": "content_filter", "steered": "other"},
 }
@@ -81,17 +88,20 @@ class Clients:
             common["http_client"] = httpx2.Client(transport=transport)
         self.openai = openai.OpenAI(base_url=f"{url}/v1", **common)
         self.anthropic = anthropic.Anthropic(base_url=url, **common)
+        self.google = google(url)
         self.heard: Callable[[], object] = lambda: None
 
     def read(self, client: str, way: str, model: str, heard: Callable[[], object] = lambda: None) -> Outcome:
         """Ask once and read the answer to its end. `heard` is called whenever some of a stream has come."""
         self.heard = heard
         body = asking(client, model, stream=False)
-        del body["stream"]
+        body.pop("stream", None)
+        if client == "google_gemini":
+            body["model"] = model
         outcome: Outcome = {}
         try:
             _READERS[client, way](self, body, outcome)
-        except (openai.APIError, anthropic.APIError) as error:
+        except (openai.APIError, anthropic.APIError, google_errors.APIError) as error:
             outcome["error"] = error
         except Exception as error:  # noqa: BLE001 - the SDKs let many classes through, index errors among them
             outcome["raises"] = type(error).__name__
@@ -103,7 +113,7 @@ class Clients:
 @contextlib.contextmanager
 def clients(url: str, transport: httpx2.BaseTransport | None = None) -> Iterator[Clients]:
     both = Clients(url, transport)
-    with both.openai, both.anthropic:
+    with both.openai, both.anthropic, contextlib.closing(both.google):
         yield both
 
 
@@ -324,6 +334,41 @@ def _messages_usage(usage: dict[str, Any]) -> list[int | None]:
     )
 
 
+def _google_raw(sdk: Clients, body: dict[str, Any], outcome: Outcome) -> None:
+    chunks = list[Any]()
+    for chunk in sdk.google.models.generate_content_stream(model=body["model"], contents="hi"):
+        chunks.append(chunk)
+        _google_outcome(chunks, outcome)
+        sdk.heard()
+
+
+def _google_helper(sdk: Clients, body: dict[str, Any], outcome: Outcome) -> None:
+    """A chat: what it keeps of the model's turn for the next one."""
+    chat = sdk.google.chats.create(model=body["model"])
+    chunks = list[Any]()
+    for chunk in chat.send_message_stream("hi"):
+        chunks.append(chunk)
+        _google_outcome(chunks, outcome)
+        sdk.heard()
+    turn = [part for content in chat.get_history()[1:] for part in content.parts or []]
+    kept = "".join(part.text or "" for part in turn if not part.thought)
+    assert kept == outcome["text"], "the chat keeps what was said"
+
+
+def _google_whole(sdk: Clients, body: dict[str, Any], outcome: Outcome) -> None:
+    _google_outcome([sdk.google.models.generate_content(model=body["model"], contents="hi")], outcome)
+
+
+def _google_outcome(chunks: list[Any], outcome: Outcome) -> None:
+    outcome.update(google_joined(chunks))
+    finish = outcome["finish"]
+    if outcome.pop("blocked"):
+        outcome["finish"] = "content_filter"
+    elif finish is not None:
+        finish = FINISHES["google_gemini"].get(finish, "other")
+        outcome["finish"] = "tool_intents" if finish == "stop" and outcome["calls"] else finish
+
+
 def _keep(sdk: Clients, outcome: Outcome, texts: _Texts) -> None:
     """What there is so far, for a stream that ends in an error."""
     outcome.update({key: texts[key] for key in ("text", "refusal", "reasoning")})
@@ -347,4 +392,7 @@ _READERS: dict[tuple[str, str], Callable[[Clients, dict[str, Any], Outcome], Non
     ("anthropic_messages", "raw"): _messages_raw,
     ("anthropic_messages", "helper"): _messages_helper,
     ("anthropic_messages", "whole"): _messages_whole,
+    ("google_gemini", "raw"): _google_raw,
+    ("google_gemini", "helper"): _google_helper,
+    ("google_gemini", "whole"): _google_whole,
 }

@@ -12,7 +12,7 @@ from collections import Counter
 
 from tests.conftest import ROOT
 from tests.support.cases import Case, fixtures, recordings
-from tests.support.replay import PROTOCOLS, PROVIDERS
+from tests.support.replay import CLIENTS, PROVIDERS
 
 PAGE = ROOT / "docs" / "SUPPORT.md"
 BEGIN, END = "<!-- pairs: python -m tests.support.matrix -->\n", "<!-- end of pairs -->\n"
@@ -30,7 +30,7 @@ def table(recorded: Counter[tuple[str, bool]], own: Counter[tuple[str, bool]]) -
         "| client speaks | provider speaks | relay | streams replayed | whole bodies replayed |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for client in PROTOCOLS:
+    for client in CLIENTS:
         for provider in PROVIDERS:
             relay = "verbatim" if client == provider else "normalised"
             numbers = [f"{recorded[provider, stream]} + {own[provider, stream]}" for stream in (True, False)]

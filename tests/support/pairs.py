@@ -40,13 +40,14 @@ class Exceptions:
 
     def expected(self, case: Case, client: str, way: str) -> Outcome:
         """What this client has to see of a case."""
-        return self.told(client, case.direct) if is_encoded(case, client, way) else case.direct
+        native = client == case.protocol
+        return self.told(client, case.direct, native=native) if is_encoded(case, client, way) else case.direct
 
-    def told(self, client: str, outcome: Outcome) -> Outcome:
-        """What a client of this protocol can be told of an answer."""
+    def told(self, client: str, outcome: Outcome, *, native: bool = False) -> Outcome:
+        """What a client of this protocol can be told of an answer. `native`: which its own protocol gave."""
         outcome = dict(outcome)
         for rule in self.rules:
-            if client in rule["clients"]:
+            if client in rule["clients"] and not (native and rule.get("foreign")):
                 apply(rule, outcome)
         return outcome
 

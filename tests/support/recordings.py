@@ -10,6 +10,7 @@ FAMILIES = {
     "openai_chat": "openai_chat",
     "openai_responses": "openai_responses",
     "anthropic_messages": "anthropic_messages",
+    "google_gemini": "google_gemini",
     "openai_compatible": "openai_chat",
     "mistral_chat": "openai_chat",
     "cohere_chat": "cohere_chat",

@@ -16,6 +16,8 @@ from tests.support import control
 from tests.support.edge import listener
 
 PROTOCOLS = ("openai_chat", "openai_responses", "anthropic_messages")
+CLIENTS = (*PROTOCOLS, "google_gemini")
+"""What clients speak: these three by their paths and bodies alone, Gemini's by its URL."""
 PATHS = {
     "openai_chat": "/v1/chat/completions",
     "openai_responses": "/v1/responses",
@@ -23,6 +25,7 @@ PATHS = {
 }
 PROVIDERS = {
     **{one: f'kind = "openai_compatible"\nprotocol = "{one}"' for one in PROTOCOLS},
+    "google_gemini": 'kind = "google"',
     "mistral_chat": 'kind = "mistral"',
     "cohere_chat": 'kind = "cohere"',
     "ollama_chat": 'kind = "ollama"',
@@ -33,8 +36,17 @@ PROVIDERS = {
 HI = [{"role": "user", "content": "hi"}]
 
 
+def path_of(client: str, model: str, *, stream: bool) -> str:
+    """Where a client of this protocol asks."""
+    if client != "google_gemini":
+        return PATHS[client]
+    return f"/v1beta/models/{model}:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
+
+
 def asking(client: str, model: str, *, stream: bool) -> dict[str, Any]:
     """The least that a client of this protocol asks, as a body."""
+    if client == "google_gemini":
+        return {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
     body: dict[str, Any] = {"model": model, "stream": stream}
     if client == "openai_responses":
         return {**body, "input": "hi"}

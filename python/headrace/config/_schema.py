@@ -188,7 +188,7 @@ class Provider:
     """A definition from the registry; `headrace check --kinds` lists them."""
     base_url: str | None = None
     """With the version, as the vendors' own SDKs have it. Needed where the kind has none of its own."""
-    protocol: Literal["openai_chat", "openai_responses", "anthropic_messages"] | None = None
+    protocol: Literal["openai_chat", "openai_responses", "anthropic_messages", "google_gemini"] | None = None
     """Forces one of the wires that the kind can speak. By default the client's own, else the kind's best."""
     credentials: tuple[Credential, ...] = ()
     """None are needed for a server of your own."""

@@ -49,9 +49,7 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     if "/" in model:
         publisher, model = model.split("/", 1)
     url = f"{_models(runtime, settings.api_version, publisher)}/{quote(model, safe='')}{verb(request)}"
-    return language_model(
-        runtime, request, url=url, headers=_payer(settings), flags=flags_of(model), ask_usage=False
-    )
+    return language_model(runtime, request, url=url, headers=_payer(settings), flags=flags_of(model), ask_usage=False)
 
 
 def prepare_claude(runtime: RuntimeMap, request: Request) -> PreparedRequest:
