@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anthropic
 import botocore.session
 import httpx
 import pytest
@@ -15,6 +16,10 @@ from botocore.credentials import Credentials
 from botocore.serialize import create_serializer
 from botocore.validate import ParamValidator
 
+from headrace.config import Config, Credential, Provider
+from headrace.messages import Message, ModelRequest
+from headrace.requests import Secret
+from headrace.runtime import SyncRuntime
 from headrace.testing import Reply, Seen, Upstream
 from tests.support import control
 from tests.support.edge import listener
@@ -218,3 +223,46 @@ def test_no_repr_holds_the_keys():
     shown = repr(plan) + repr(plan.spec) + repr(plan.spec.signer)
     assert REGION in shown
     assert not any(secret in shown for secret in (KEYS.secret_key, KEYS.token))
+
+
+def test_the_library_signs_its_own_requests_as_it_sends_them():
+    credential = Credential(id="one", secret=Secret(PAIR))
+    with Upstream(answers("converse", stream=True), record=2) as upstream:
+        row = Provider(
+            id="aws", kind="bedrock", base_url=upstream.url, credentials=(credential,), settings={"region": REGION}
+        )
+        request = ModelRequest(f"aws/{NOVA}", (Message.user("How does the water run?"),))
+        with SyncRuntime(Config(providers=(row,))) as runtime:
+            for _ in range(2):  # the second over the connection of the first
+                with runtime.stream(request) as answer:
+                    assert answer.result().text == "hi"
+        for seen in upstream.facts().requests:
+            assert dict(seen.headers)["authorization"] == signed_by_botocore(seen)
+            assert seen.path == "/model/eu.amazon.nova-lite-v1%3A0/converse-stream"
+
+
+def test_a_reasoned_answer_goes_back_to_who_gave_it_and_to_nobody_else():
+    """Two turns through the gateway: what the client was shown is what the second request holds."""
+    reasoned = b"".join(
+        event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": part}})
+        for part in ({"text": "Hm."}, {"signature": "Eg=="})
+    )
+    reasoned += event("contentBlockStop", {"contentBlockIndex": 0}) + CONVERSE_STREAM
+    reply = Reply((reasoned,), headers=(("content-type", "application/vnd.amazon.eventstream"),), framing="chunked")
+    hello = {"role": "user", "content": "hi"}
+    with Upstream(reply, record=4) as upstream, listener(gateway(upstream.url, PAIR)) as edge:
+        host, port = edge.address
+        client = anthropic.Anthropic(base_url=f"http://{host}:{port}", api_key="none", max_retries=0)
+        asked_for: dict[str, Any] = {"model": f"aws/{NOVA}", "max_tokens": 900}
+        with client, client.messages.stream(messages=[hello], **asked_for) as stream:
+            first = stream.get_final_message()
+            turns = [hello, {"role": "assistant", "content": first.content}, hello]
+            with client.messages.stream(messages=turns, **asked_for) as again:
+                again.until_done()
+        second = json.loads(upstream.facts().requests[1].body)
+    assert [block.type for block in first.content] == ["thinking", "text"]
+    assert first.content[0].signature.startswith("hr1.bedrock_converse.")
+    assert second["messages"][1]["content"] == [
+        {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "Eg=="}}},
+        {"text": "hi"},
+    ]

@@ -1,6 +1,7 @@
 """Attempts: the table of causes, the lone member, rounds, backoff, and what no sequence of failures may do."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ from headrace.attempts import (
 )
 from headrace.credentials import STRATEGIES, Credential, Mark, Pool, Status
 from headrace.plugins import bearer
-from headrace.requests import AttemptSpec, Deadlines, PreparedRequest, Refusal, Secret
+from headrace.requests import AttemptSpec, AwsKeys, Deadlines, PreparedRequest, Refusal, Secret, Signing, SigV4
 
 NOW = 1_000_000.0
 
@@ -40,6 +41,31 @@ def prepared(**deadlines):
 
 def pool(size, strategy="fill_first"):
     return Pool("acme", [Credential(f"c{at}", Secret(f"sk-{at}")) for at in range(size)], strategy=strategy)
+
+
+def test_a_key_pair_becomes_a_signer_and_never_a_header():
+    keys = AwsKeys("AKID", Secret("hush"), Secret("token"))
+    attempts = CredentialAttempts(pool=pool(1), model="m", authorize=lambda _: keys, started=NOW)
+    assert attempts.choose(now=NOW, random=lambda: 0.5) is None
+    spec = attempts.begin(replace(prepared(), signing=Signing("eu-west-1", "bedrock")), now=NOW)
+    assert spec.signer == SigV4(
+        region="eu-west-1",
+        service="bedrock",
+        access_key_id="AKID",
+        secret_access_key=keys.secret_access_key,
+        session_token=keys.session_token,
+    )
+    assert spec.headers == prepared().headers
+    assert "hush" not in repr(keys) + repr(spec) + repr(spec.signer)
+
+
+def test_keys_of_a_request_that_nobody_prepared_for_signing_are_a_mistake_of_the_definition():
+    attempts = CredentialAttempts(
+        pool=pool(1), model="m", authorize=lambda _: AwsKeys("AKID", Secret("hush")), started=NOW
+    )
+    attempts.choose(now=NOW, random=lambda: 0.5)
+    with pytest.raises(ValueError, match="without a region"):
+        attempts.begin(prepared(), now=NOW)
 
 
 class Run:

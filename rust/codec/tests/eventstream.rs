@@ -248,3 +248,82 @@ proptest! {
         prop_assert!(seen.is_empty() || end.is_ok() || !inside);
     }
 }
+
+/// One event of Converse as a message.
+fn event(name: &str, payload: &str) -> Vec<u8> {
+    let headers = [(":event-type", name), (":message-type", "event")];
+    sealed(&packed(&headers.map(|(n, v)| (n.to_owned(), 7, v.as_bytes().to_vec()))), payload.as_bytes())
+}
+
+fn converse(wire: &[u8], step: usize) -> Vec<Json> {
+    support::decode(DecoderConfig::new(Protocol::BedrockConverse), &wire.chunks(step).collect::<Vec<_>>(), End::Eof)
+}
+
+fn ended(mut wire: Vec<u8>, reason: &str) -> Vec<u8> {
+    wire.extend(event("messageStop", &format!("{{\"stopReason\":\"{reason}\"}}")));
+    wire
+}
+
+fn last(events: &[Json], field: &str) -> String {
+    events.last().unwrap()[field].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn great_numbers_and_sizes_pass_or_end_in_an_error() {
+    let text = "tide ".repeat((16 << 20) / 5);
+    let delta = |index: usize, what: &str| {
+        event("contentBlockDelta", &format!("{{\"contentBlockIndex\":{index},\"delta\":{what}}}"))
+    };
+    let long = ended(delta(0, &format!("{{\"text\":\"{text}\"}}")), "end_turn");
+    for step in [long.len(), 64 << 10, 997] {
+        let events = converse(&long, step);
+        assert_eq!((events[0]["text"].as_str().unwrap().len(), last(&events, "reason")), (text.len(), "stop".into()));
+    }
+    let call = |index: usize| {
+        let id = format!("{{\"toolUse\":{{\"toolUseId\":\"t{index}\",\"name\":\"f\"}}}}");
+        let start = event("contentBlockStart", &format!("{{\"contentBlockIndex\":{index},\"start\":{id}}}"));
+        let stop = event("contentBlockStop", &format!("{{\"contentBlockIndex\":{index}}}"));
+        (start, stop)
+    };
+    let (start, stop) = call(0);
+    let pieces = (0..100_000).map(|n| delta(0, &format!("{{\"toolUse\":{{\"input\":\"{}\"}}}}", n % 10)));
+    let open = delta(0, "{\"toolUse\":{\"input\":\"{\\\"n\\\":\\\"\"}}");
+    let close = delta(0, "{\"toolUse\":{\"input\":\"\\\"}\"}}");
+    let many: Vec<u8> = [start, open].into_iter().chain(pieces).chain([close, stop]).flatten().collect();
+    let events = converse(&ended(many, "tool_use"), 4096);
+    let intent = events.iter().find(|e| e["type"] == "tool_intent.proposed").unwrap();
+    assert_eq!(intent["raw_input_text"].as_str().unwrap().len(), 100_008);
+    let calls = |count| ended((0..count).flat_map(|n| [call(n).0, call(n).1].concat()).collect(), "tool_use");
+    let events = converse(&calls(10_000), 4096);
+    assert_eq!(events.iter().filter(|e| e["type"] == "tool_intent.proposed").count(), 10_000);
+    assert_eq!(last(&converse(&calls(limits::MAX_CALLS + 1), 4096), "kind"), "stream_interrupted");
+    let open: Vec<u8> = (0..=limits::MAX_OPEN_BLOCKS).flat_map(|n| delta(n, "{\"text\":\"x\"}")).collect();
+    assert_eq!(last(&converse(&open, 4096), "kind"), "stream_interrupted");
+    let deep = delta(0, &format!("{}1{}", "[".repeat(2000), "]".repeat(2000)));
+    assert_eq!(last(&converse(&deep, 4096), "kind"), "stream_interrupted");
+}
+
+/// A message of sixteen times the size in small reads costs about sixteen times as much. Six is room for noise; the best of a
+/// few tries counts.
+#[test]
+fn a_long_message_costs_its_length() {
+    let wire = |size: usize| {
+        let text = format!("{{\"contentBlockIndex\":0,\"delta\":{{\"text\":\"{}\"}}}}", "x".repeat(size));
+        ended(event("contentBlockDelta", &text), "end_turn")
+    };
+    let (small, large) = (wire(1 << 16), wire(1 << 20));
+    let (mut of_small, mut of_large) = (std::time::Duration::MAX, std::time::Duration::MAX);
+    let linear = (0..20).any(|_| {
+        of_small = of_small.min(timed(|| (0..16).for_each(|_| drop(converse(&small, 512)))));
+        of_large = of_large.min(timed(|| drop(converse(&large, 512))));
+        of_large < of_small * 6
+    });
+    assert!(linear, "sixteen take {of_small:?}, one of sixteen times the size {of_large:?}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+fn timed(work: impl FnOnce()) -> std::time::Duration {
+    let begun = std::time::Instant::now();
+    work();
+    begun.elapsed()
+}
