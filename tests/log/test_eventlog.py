@@ -250,6 +250,22 @@ async def test_verify_names_the_first_row_that_was_tampered_with(store_url):
 
 
 @holds
+async def test_a_row_that_somebody_adds_with_a_chain_that_fits_stands_behind_the_head(store_url):
+    async with opened(store_url()) as log:
+        writer = await written(log, runs.begin())
+        [forged] = writer.envelopes([p.UserMessage(text="nobody said this")])
+        async with log.store.transaction() as tx:
+            await tx.execute(
+                "INSERT INTO log_events "
+                "(run_id, seq, id, at_ms, epoch, type, version, idem, salt, digest, chain, payload) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                *forged,
+            )
+        verdict = await log.verify(runs.RUN)
+        assert (verdict.bad_seq, verdict.why) == (3, "stands behind the head, which is event 2")
+
+
+@holds
 async def test_a_tampered_file_keeps_nothing_and_names_the_event(store_url):
     async with opened(store_url()) as log, opened(store_url()) as other:
         writer = await written(log)

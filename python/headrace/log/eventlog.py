@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -27,7 +27,7 @@ from headrace.log.seals import check_seals
 from headrace.store import ConstraintViolated, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from headrace.log._payload import Payload
     from headrace.store import Store, Transaction
@@ -184,31 +184,26 @@ class EventLog:
             )
         return [_run_info(row) for row in rows]
 
-    async def pages(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Record]]:
-        """Give a run's events in order, in lists, as they stand and unchecked."""
-        while True:
-            async with self.store.transaction(read_only=True) as tx:
-                rows = await tx.fetch(
-                    f"SELECT {_COLUMNS} FROM log_events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT {PAGE}",  # noqa: S608 - names of ours
-                    run_id,
-                    after,
-                )
-            if rows:
-                yield [Record._make(row) for row in rows]
-            if len(rows) < PAGE:
-                return
-            after = rows[-1][1]
-
     async def read(self, run_id: str) -> list[Record]:
         """Give all events of a run, verified.
 
         - Raises `UnknownRunError`; `TamperedError` at the first event that is not the one that was written.
         """
-        info = await self.info(run_id)
-        raw = [record async for page in self.pages(run_id) for record in page]
-        # What was appended since the head was read is read as well, and checked without a head of its own.
-        known = list(checked(raw[: info.head], run_id, head=(info.head, info.chain)))
-        return known if len(raw) == info.head else list(checked(raw, run_id))
+        raw: list[Record] = []
+        # One state of both tables: an event that stands behind the head was not appended by us.
+        async with self.store.transaction(read_only=True) as tx:
+            info = await _info(tx, run_id)
+            rows: list[tuple[Any, ...]] = []
+            while not raw or len(rows) == PAGE:
+                rows = await tx.fetch(
+                    f"SELECT {_COLUMNS} FROM log_events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT {PAGE}",  # noqa: S608 - names of ours
+                    run_id,
+                    raw[-1].seq if raw else 0,
+                )
+                raw += map(Record._make, rows)
+                if not rows:
+                    break
+        return list(checked(raw, run_id, head=(info.head, info.chain)))
 
     async def verify(self, run_id: str, *, trusted: Collection[str] | None = None) -> Verdict:
         """Check a run's events, their chain and their seals. Finds the first that is wrong, and raises nothing for it.

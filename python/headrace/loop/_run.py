@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from headrace.loop._ports import Ask, Models, ModelStream, Seen, ToolRuntime
     from headrace.messages import ModelRequest
 
-__all__ = ["Run"]
+__all__ = ["Run", "nobody"]
 
 BATCH: Final = 500
 """Events of one append of a response: within what an append takes, with room for the attempts."""

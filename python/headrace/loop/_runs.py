@@ -12,19 +12,22 @@ Do not add: looking at the world. What the gate compares with is given to it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import anyio
 
 from headrace.log import payloads as p
 from headrace.log.artifacts import referred
 from headrace.log.records import LogError, uuid7
 from headrace.log.state import State, fold
-from headrace.loop._run import Run
+from headrace.loop._run import Run, nobody
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterator
 
     from headrace.log.eventlog import EventLog, RunLog
     from headrace.log.records import Record
+    from headrace.loop._ports import Ask, Models, Seen, Settings, ToolRuntime
 
 __all__ = ["Finding", "FindingName", "GateClosed", "Opened", "fork", "gate", "resume", "start"]
 
@@ -77,9 +80,28 @@ class Opened:
     state: State
     findings: tuple[Finding, ...] = ()
 
-    def run(self, **parts: Any) -> Run:
-        """Make the `Run` of it; takes what `Run` takes by name."""
-        return Run(self.log, self.records, self.state, **parts)
+    def run(
+        self,
+        *,
+        models: Models,
+        tools: ToolRuntime,
+        ask: Ask = nobody,
+        seen: Seen | None = None,
+        settings: Settings | None = None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> Run:
+        """Make the `Run` of it; see there."""
+        return Run(
+            self.log,
+            self.records,
+            self.state,
+            models=models,
+            tools=tools,
+            ask=ask,
+            seen=seen,
+            settings=settings,
+            sleep=sleep,
+        )
 
 
 async def start(log: EventLog, started: p.RunStarted, *, run_id: str | None = None) -> Opened:
