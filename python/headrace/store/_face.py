@@ -168,8 +168,8 @@ class Store(Protocol):
 
         - `read_only`: all its reads see one state, and writes are refused.
 
-        Raises `StoreUnavailable`, on entering or leaving. If cancelled: it is rolled back; during the commit it may
-        have been committed.
+        Raises `StoreUnavailable`, at its first statement, a later one or on leaving.
+        If cancelled: it is rolled back; during the commit it may have been committed.
         """
 
     def listen(self, channel: str) -> AbstractAsyncContextManager[Listener]:

@@ -26,6 +26,7 @@ from headrace.store._face import (
     lock_number,
 )
 from headrace.store._heard import Ears
+from headrace.store._locks import NameLocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,8 @@ __all__ = ["PostgresStore"]
 
 #: Connections of one process, at most: a server has 100 by default, for all nodes.
 CONNECTIONS: Final = 8
+#: Of them, those that transactions with named locks never take.
+SPARE: Final = 2
 #: Seconds to connect, and to wait for a free connection.
 CONNECT_S: Final = 5.0
 #: Seconds that one statement may take.
@@ -112,7 +115,10 @@ class PostgresStore:
 
     def __init__(self, url: str, pool: Any) -> None:
         self._url = url
-        self._pool = pool
+        self.pool = pool
+        self.names = NameLocks(None)
+        #: Who holds a lock may wait for the world with its connection; the others go on with those that are left.
+        self.slots = asyncio.Semaphore(CONNECTIONS - SPARE)
         self._ears = Ears()
         self._hearing: asyncio.Task[None] | None = None
         self._ear: Any = None
@@ -153,7 +159,7 @@ class PostgresStore:
 
     def transaction(self, *, read_only: bool = False) -> AbstractAsyncContextManager[Transaction]:
         """Begin a transaction, as the contract says."""
-        return _Transaction(self._pool, read_only=read_only)
+        return _Transaction(self, read_only=read_only)
 
     @contextlib.asynccontextmanager
     async def listen(self, channel: str) -> Any:
@@ -186,9 +192,9 @@ class PostgresStore:
             self._ear.terminate()
         try:
             async with asyncio.timeout(CONNECT_S):
-                await self._pool.close()
+                await self.pool.close()
         except (TimeoutError, OSError):
-            self._pool.terminate()
+            self.pool.terminate()
 
     async def __aenter__(self) -> Self:
         return self
@@ -241,20 +247,105 @@ async def _no_reset(_connection: Any) -> None:
 
 
 class _Transaction:
-    """One transaction on one connection of the pool."""
+    """One transaction on one connection of the pool, which it takes at its first statement."""
 
-    def __init__(self, pool: Any, *, read_only: bool) -> None:
-        self._pool = pool
+    def __init__(self, store: PostgresStore, *, read_only: bool) -> None:
+        self._store = store
+        self._pool = store.pool
         self._read_only = read_only
         self._connection: Any = None
         self._failed: BaseException | None = None
+        self._locks: list[str] = []
         self._wrote = False
+        self._left = False
 
     async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left = True
+        connection, self._connection = self._connection, None
+        keep = kind is None and self._failed is None
+        if connection is None:
+            self._free_locks()
+        else:
+            # Whoever is cancelled here leaves; the end goes on.
+            ending = asyncio.ensure_future(self._end(connection, keep=keep))
+            ending.add_done_callback(self._ended)
+            await asyncio.shield(ending)
+        if kind is None and self._failed is not None:
+            raise StoreError(
+                "an error within this transaction was passed over; nothing of it was kept"
+            ) from self._failed
+
+    async def execute(self, sql: str, *args: Value) -> int:
+        self._wrote = True
+        connection = await self._begun()
+        status = await self._guard(connection.execute(_numbered(sql), *args))
+        word, _, rest = str(status).partition(" ")
+        return int(rest.rpartition(" ")[2]) if word in _COUNTED else 0
+
+    async def execute_many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
+        self._wrote = True
+        connection = await self._begun()
+        await self._guard(connection.executemany(_numbered(sql), rows))
+
+    async def execute_batch(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
+        for sql, rows in statements:
+            await self.execute_many(sql, rows)
+
+    async def fetch(self, sql: str, *args: Value) -> list[tuple[Any, ...]]:
+        connection = await self._begun()
+        rows = await self._guard(connection.fetch(_numbered(sql), *args))
+        return [tuple(row) for row in rows]
+
+    async def lock(self, name: str, *, wait: float = LOCK_WAIT_S) -> None:
+        self._check()
+        if self._read_only:
+            raise StoreError("this transaction only reads, and needs no lock")
+        if self._wrote:
+            raise ValueError("a lock comes before the transaction's first write")
+        if name in self._locks:
+            return
+        if not self._locks:
+            await self._store.slots.acquire()
+        try:
+            # Those of this process wait here, and not each on a connection.
+            await self._store.names.acquire(name, wait=wait)
+        except BaseException:
+            if not self._locks:
+                self._store.slots.release()
+            raise
+        self._locks.append(name)
+        connection = await self._begun()
+        await self._guard(connection.execute(f"SET LOCAL lock_timeout = {max(int(wait * 1000), 1)}"))
+        await self._guard(connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(name)))
+        await self._guard(connection.execute("SET LOCAL lock_timeout = DEFAULT"))
+
+    async def notify(self, channel: str, text: str) -> None:
+        check_notice(channel, text)
+        self._wrote = True
+        connection = await self._begun()
+        await self._guard(connection.execute("SELECT pg_notify($1, $2)", channel, text))
+
+    def _check(self) -> None:
+        if self._left:
+            raise StoreError("the transaction has ended")
+        if self._failed is not None:
+            raise StoreError("the transaction has failed, and nothing more can be done with it") from self._failed
+
+    async def _begun(self) -> Any:
+        self._check()
+        if self._connection is None:
+            self._connection = await self._guard(self._begin())
+        return self._connection
+
+    async def _begin(self) -> Any:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if self._read_only else "BEGIN"
         for last in (False, True):
-            with _in_our_words():
-                connection = await self._pool.acquire(timeout=CONNECT_S)
+            connection = await self._pool.acquire(timeout=CONNECT_S)
             try:
                 with _in_our_words():
                     await connection.execute(begin)
@@ -263,67 +354,12 @@ class _Transaction:
                 await self._drop(connection)
                 if last:
                     raise
-                continue
             except BaseException:
                 await self._drop(connection)
                 raise
-            self._connection = connection
-            break
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        connection, self._connection = self._connection, None
-        keep = kind is None and self._failed is None
-        # Whoever is cancelled here leaves; the end goes on.
-        ending = asyncio.ensure_future(self._end(connection, keep=keep))
-        ending.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.shield(ending)
-        if kind is None and self._failed is not None:
-            raise StoreError(
-                "an error within this transaction was passed over; nothing of it was kept"
-            ) from self._failed
-
-    async def execute(self, sql: str, *args: Value) -> int:
-        self._wrote = True
-        status = await self._guard(self._check().execute(_numbered(sql), *args))
-        word, _, rest = str(status).partition(" ")
-        return int(rest.rpartition(" ")[2]) if word in _COUNTED else 0
-
-    async def execute_many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
-        self._wrote = True
-        await self._guard(self._check().executemany(_numbered(sql), rows))
-
-    async def execute_batch(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
-        for sql, rows in statements:
-            await self.execute_many(sql, rows)
-
-    async def fetch(self, sql: str, *args: Value) -> list[tuple[Any, ...]]:
-        rows = await self._guard(self._check().fetch(_numbered(sql), *args))
-        return [tuple(row) for row in rows]
-
-    async def lock(self, name: str, *, wait: float = LOCK_WAIT_S) -> None:
-        connection = self._check()
-        if self._read_only:
-            raise StoreError("this transaction only reads, and needs no lock")
-        if self._wrote:
-            raise ValueError("a lock comes before the transaction's first write")
-        await self._guard(connection.execute(f"SET LOCAL lock_timeout = {max(int(wait * 1000), 1)}"))
-        await self._guard(connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(name)))
-        await self._guard(connection.execute("SET LOCAL lock_timeout = DEFAULT"))
-
-    async def notify(self, channel: str, text: str) -> None:
-        check_notice(channel, text)
-        self._wrote = True
-        await self._guard(self._check().execute("SELECT pg_notify($1, $2)", channel, text))
-
-    def _check(self) -> Any:
-        if self._connection is None:
-            raise StoreError("the transaction has ended")
-        if self._failed is not None:
-            raise StoreError("the transaction has failed, and nothing more can be done with it") from self._failed
-        return self._connection
+            else:
+                return connection
+        raise AssertionError("the second try gives or raises")
 
     async def _guard(self, doing: Any) -> Any:
         try:
@@ -343,6 +379,18 @@ class _Transaction:
                 raise
             return  # the server rolls back what it has lost
         await self._pool.release(connection)
+
+    def _ended(self, ending: asyncio.Task[None]) -> None:
+        self._free_locks()
+        if not ending.cancelled():
+            ending.exception()  # it is told where it is waited for
+
+    def _free_locks(self) -> None:
+        if self._locks:
+            self._store.slots.release()
+        for name in reversed(self._locks):
+            self._store.names.release(name)
+        self._locks.clear()
 
     async def _drop(self, connection: Any) -> None:
         with contextlib.suppress(Exception):

@@ -282,6 +282,33 @@ class StoreContract:
 
         self._run(body)
 
+    def test_many_that_wait_for_locks_do_not_stop_the_others(self) -> None:
+        """However many there are: each waits for its own, and who needs none goes on."""
+
+        async def body(store: Store) -> None:
+            leave = asyncio.Event()
+            holding: list[int] = []
+
+            async def holder(n: int) -> None:
+                async with store.transaction() as tx:
+                    await tx.lock(f"name {n % 12}", wait=LIMIT_S)
+                    holding.append(n)
+                    await leave.wait()
+                    await tx.execute("INSERT INTO contract_counts VALUES (?, ?)", f"held {n}", n)
+
+            tasks = [asyncio.create_task(holder(n)) for n in range(36)]
+            while len(holding) < 4:  # noqa: ASYNC110 - how many there may be is the store's to know
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(3):
+                for n in range(5):
+                    await _count(store, f"free {n}", n)
+                    assert await _counted(store, f"free {n}") == n
+            leave.set()
+            await asyncio.gather(*tasks)
+            assert sorted(holding) == list(range(36))
+
+        self._run(body)
+
     def test_a_lock_comes_before_the_first_write(self) -> None:
         """The other way round two could wait for each other."""
 
