@@ -250,6 +250,8 @@ class RunPaused(Payload):
 
     reason: Literal["asked", "interrupted", "budget", "provider", "in_doubt", "stopped"]
     detail: str = ""
+    workspace: str | None = None
+    """Hash of the workspace's content as the run leaves it."""
 
 
 @register
@@ -297,6 +299,8 @@ class RunFinished(Payload):
     reason: str = ""
     text: str = ""
     verification_seq: int | None = None
+    workspace: str | None = None
+    """Hash of the workspace's content as the run leaves it."""
 
 
 @register

@@ -325,6 +325,7 @@ def _started(state: State, event: p.RunStarted, seq: int) -> None:  # noqa: ARG0
 
 def _paused(state: State, event: p.RunPaused, seq: int) -> None:  # noqa: ARG001
     state.status, state.reason = "paused", event.reason
+    state.workspace = event.workspace or state.workspace
     state.stood_since_ms = state.stood_since_ms or state.last_ms
 
 
@@ -342,6 +343,7 @@ def _resumed(state: State, event: p.RunResumed, seq: int) -> None:  # noqa: ARG0
 
 def _run_finished(state: State, event: p.RunFinished, seq: int) -> None:  # noqa: ARG001
     state.status, state.reason = "finished", event.outcome
+    state.workspace = event.workspace or state.workspace
     state.stood_since_ms = state.last_ms
 
 

@@ -5,13 +5,13 @@ Behaviour must not be added here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.errors import HeadraceError
 from headrace.events import ModelEvent
-from headrace.log.payloads import ModelUsed, Payload, PermissionAnswer, PermissionRequested
+from headrace.log.payloads import ModelUsed, Payload, PermissionAnswer, PermissionRequested, VerificationRecorded
 from headrace.log.records import Record
 from headrace.messages import Options
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ask",
     "AskLater",
+    "Look",
     "ModelStream",
     "Models",
     "NoTools",
@@ -38,6 +39,7 @@ __all__ = [
     "Seen",
     "Settings",
     "ToolRuntime",
+    "Verify",
 ]
 
 RecordFact: TypeAlias = Callable[[Payload], Awaitable[None]]
@@ -48,6 +50,11 @@ Seen: TypeAlias = Callable[[Record | ModelEvent], None]
 """Sees every record once it is durable, and every event of a model as it comes. Called in the event loop."""
 Price: TypeAlias = Callable[[str, ModelUsed], int | None]
 """(selector, usage) -> millionths of the currency; None where the price is not known."""
+
+Verify: TypeAlias = Callable[[Sequence[Record]], Awaitable[VerificationRecorded]]
+"""Checks what a model claims with its last answer, by doing something or by what the run's events say."""
+Look: TypeAlias = Callable[[], Awaitable[str | None]]
+"""Looks at the workspace: its hash, or None where nobody can tell."""
 
 
 class AskLater(HeadraceError):  # noqa: N818 - what happens, and no fault
@@ -126,6 +133,9 @@ class Settings:
     - `price`: what a response cost.
     - `redact`: takes known secrets out of what models and providers say, before it is recorded.
     - `seal`: the key that seals the log whenever the run comes to a stand.
+    - `look`: its hash is recorded whenever the run comes to a stand, for the gate of the next one to lead it.
+    - `verify`: is asked before the run finishes with the model's answer; without it an answer is the model's word.
+    - `verify_tries`: failed verifications that the model is told of; with the next one the run finishes as it is.
     """
 
     options: Options = field(default_factory=Options)
@@ -137,3 +147,6 @@ class Settings:
     price: Price | None = None
     redact: Callable[[str], str] = str
     seal: SealKey | None = None
+    look: Look | None = None
+    verify: Verify | None = None
+    verify_tries: int = 2

@@ -18,6 +18,7 @@ Do not add: what a tool does, what a policy says, a provider's name.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -143,12 +144,12 @@ class Run:
                 return self.state
             if self._stopping:
                 self._stopping = False
-                await self.record(p.RunPaused(reason="interrupted"))
+                await self._pause("interrupted")
             elif waiting := self.state.open:
                 await self._carry_out(waiting[0])
             elif over := exceeded(self.state):
                 await self.record(over)
-                await self.record(p.RunPaused(reason="budget", detail=f"the budget of {over.which} is used up"))
+                await self._pause("budget", f"the budget of {over.which} is used up")
             else:
                 await self._turn()
 
@@ -303,18 +304,52 @@ class Run:
         if end.reason == "pause" or self._said:
             return
         if end.reason in ("content_filter", "refusal"):
-            await self.record(p.RunFinished(outcome="failed", reason=end.reason, text=text))
+            await self._finish(p.RunFinished(outcome="failed", reason=end.reason, text=text))
         elif end.reason == "length":
             words = "the answer was cut at its length limit: say something, or raise max_output_tokens"
-            await self.record(p.RunPaused(reason="asked", detail=words))
+            await self._pause("asked", words)
         elif self.settings.is_chat:
-            await self.record(p.RunPaused(reason="asked", detail="the model has answered"))
+            await self._pause("asked", "the model has answered")
         else:
+            if not await self._checked():
+                return
             passed = [seq for seq, ok in self.state.verifications.items() if ok]
             outcome = p.RunFinished(outcome="completed", reason=end.reason, text=text)
             if passed and not any(not ok for seq, ok in self.state.verifications.items() if seq > passed[-1]):
                 outcome = p.RunFinished(outcome="verified", reason=end.reason, text=text, verification_seq=passed[-1])
-            await self.record(outcome)
+            await self._finish(outcome)
+
+    async def _checked(self) -> bool:
+        """Check what the model claims, if somebody can. False: the run does not end with this answer."""
+        if self.settings.verify is None:
+            return True
+        made: p.VerificationRecorded | None = None
+        with anyio.CancelScope() as scope:
+            self._step = scope
+            try:
+                made = await self.settings.verify(self.records)
+            finally:
+                self._step = None
+        if made is None:
+            await self._pause("interrupted", "the verification was called off")
+            return False
+        await self.record(made)
+        failed = sum(not ok for ok in self.state.verifications.values())
+        if made.passed or failed > self.settings.verify_tries:
+            return True
+        # What the check wrote is data, and is not told here: the model can run it for itself.
+        words = f"This does not hold yet: {made.claim}. Find out why, mend it, and try again."
+        await self.record(p.UserMessage(text=words, kind="steering"))
+        return False
+
+    async def _pause(self, reason: str, detail: str = "") -> None:
+        look = self.settings.look
+        told = {"reason": reason, "detail": detail, "workspace": await look() if look is not None else None}
+        await self.record(p.RunPaused.from_dict(told))
+
+    async def _finish(self, finished: p.RunFinished) -> None:
+        look = self.settings.look
+        await self.record(finished if look is None else replace(finished, workspace=await look()))
 
     def _last_text(self, turn_id: str) -> str:
         said = (record.value() for record in reversed(self.records) if record.type == p.ModelSpoke.type)
@@ -348,7 +383,7 @@ class Run:
         elif act is Act.ASK:
             is_ours = end.kind == "aborted"
             detail = f"{end.kind}: {end.message or ''}".rstrip(": ")
-            await self.record(p.RunPaused(reason="interrupted" if is_ours else "provider", detail=detail))
+            await self._pause("interrupted" if is_ours else "provider", detail)
         elif act is Act.FAIL:
             await self._give_up(end)
 
@@ -361,7 +396,7 @@ class Run:
                 self._step = None
 
     async def _give_up(self, end: p.ModelFailed) -> None:
-        await self.record(p.RunFinished(outcome="failed", reason=f"{end.kind}: {end.message or ''}".rstrip(": ")))
+        await self._finish(p.RunFinished(outcome="failed", reason=f"{end.kind}: {end.message or ''}".rstrip(": ")))
 
     def _next_model(self) -> str | None:
         """The first fallback that was not tried since the run's own model was."""
@@ -437,7 +472,7 @@ class Run:
             try:
                 return await self._tools.run(intent, state=self.state, record=self._fact, ask=self._ask)
             except AskLater as later:
-                await self.record(p.RunPaused(reason="asked", detail=str(later)))
+                await self._pause("asked", str(later))
                 return None
             finally:
                 self._step = None
@@ -477,7 +512,7 @@ class Run:
         try:
             answer = await self._ask(question)
         except AskLater as later:
-            await self.record(p.RunPaused(reason="in_doubt", detail=str(later)))
+            await self._pause("in_doubt", str(later))
             return None
         if answer.decision == "allow":
             await self.record(
