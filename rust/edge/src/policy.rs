@@ -376,3 +376,36 @@ impl From<&ProviderError<'_>> for OwnedError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets(texts: &[&str]) -> Vec<Secret> {
+        texts.iter().map(|text| Secret((*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn every_place_of_every_secret_is_taken_out_of_a_body() {
+        for (body, expected) in [
+            ("no sk-up-1 here", "no *** here"),
+            ("sk-up-1sk-up-1", "******"),
+            ("sk-up-2, sk-up-1", "***, ***"),
+            ("sk-up-", "sk-up-"),
+            ("", ""),
+        ] {
+            let mut bytes = body.as_bytes().to_vec();
+            redact_bytes(&mut bytes, &secrets(&["sk-up-1", "sk-up-2", "a"]));
+            assert_eq!(bytes, expected.as_bytes(), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_errors_words_hold_no_secret_and_short_ones_are_ordinary_words() {
+        let mut error = OwnedError::new(ErrorKind::Auth, ErrorPhase::Head, "a bad key: sk-up-1");
+        error.code = Some("sk-up-1_refused".to_owned());
+        error.redact(&secrets(&["sk-up-1", "a"]));
+        assert_eq!(error.message.as_deref(), Some("a bad key: ***"));
+        assert_eq!(error.code.as_deref(), Some("***_refused"));
+    }
+}
