@@ -9,6 +9,7 @@ import pytest
 from headrace.config import Config, RouteTable
 from headrace.log import payloads as p
 from headrace.log.eventlog import EventLog, FencedError
+from headrace.log.records import Record
 from headrace.log.seals import SealKey
 from headrace.log.state import fold
 from headrace.loop import ACTS, Act, AskLater, GateClosed, NoTools, Settings, act_on, fork, resume
@@ -580,3 +581,39 @@ async def test_what_a_provider_says_about_a_key_is_not_recorded(tmp_path):
         await led.go(settings=redact)
         assert "sk-planted" not in str(await led.log.read("r1"))
         assert "[redacted]" in str(await led.log.read("r1"))
+
+
+@runs
+async def test_an_answer_that_was_recorded_is_not_asked_for_again(tmp_path):
+    class DeathError(BaseException):
+        """Ends the process right after the answer is durable."""
+
+    def seen(event):
+        if isinstance(event, Record) and event.type == "model.finished":
+            raise DeathError
+
+    async with Led(tmp_path, h.says("Done."), h.says("Once more.")) as led:
+        with pytest.raises(DeathError):
+            await led.lead(await led.begin(), seen=seen).go()
+        state = await led.lead(await resume(led.log, "r1")).go()
+        assert (state.status, len(led.asked)) == ("finished", 1)
+        assert (await led.values("run.finished"))[0].text == "Done."
+        run = led.lead(await resume(led.log, "r1"))
+        assert (await run.go()).status == "finished"
+        run.say("And then?")
+        assert (await run.go()).status == "finished"
+        assert len(led.asked) == 2
+
+
+@runs
+async def test_a_run_that_is_to_stop_begins_nothing_more(tmp_path):
+    async with Led(tmp_path, h.calls({"line": "a"}), h.says("Done.")) as led:
+
+        def seen(event):
+            if isinstance(event, Record) and event.type in ("model.requested", "tool.validated"):
+                led.run.stop()
+
+        state = await led.lead(await led.begin(), seen=seen).go()
+        assert (state.status, state.reason, led.asked) == ("paused", "interrupted", [])
+        state = await led.lead(await resume(led.log, "r1")).go()
+        assert (state.status, led.tools.lines) == ("finished", ["a"])

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 
 from headrace import errors
 from headrace.context import (
@@ -147,11 +148,29 @@ class Run:
                 await self._pause("interrupted")
             elif waiting := self.state.open:
                 await self._carry_out(waiting[0])
+            elif answer := self._last_answer():
+                await self._answered(answer)
             elif over := exceeded(self.state):
                 await self.record(over)
                 await self._pause("budget", f"the budget of {over.which} is used up")
             else:
                 await self._turn()
+
+    def _last_answer(self) -> p.ModelEnded | None:
+        """The model's answer, if nothing has come after it: then there is nothing to ask."""
+        if self.state.purpose == "compact":
+            return None
+        news = (p.ModelEnded.type, p.ModelFailed.type, p.UserMessage.type, p.ToolObserved.type)
+        last = next((record for record in reversed(self.records) if record.type in news), None)
+        value = last.value() if last is not None else None
+        return value if isinstance(value, p.ModelEnded) and value.reason != "pause" else None
+
+    def _stepping(self) -> anyio.CancelScope:
+        """Make the scope of a step, to be called off from outside; at once where the run is to stop anyway."""
+        self._step = anyio.CancelScope()
+        if self._stopping:
+            self._step.cancel()
+        return self._step
 
     async def _seal(self) -> None:
         """Seal what was recorded since the last seal."""
@@ -218,7 +237,8 @@ class Run:
         records = await self.record(projected, requested, key=f"{turn_id}/request")
         self._ledger = (records[0].seq, projection.ledger)
         transcript = await self._asked(projection.request, turn_id, menu)
-        await self._after(transcript.end)
+        if isinstance(transcript.end, p.ModelFailed):
+            await self._failed(transcript.end)
 
     def _target(self) -> Target:
         try:
@@ -264,9 +284,9 @@ class Run:
             redact=self.settings.redact,
         )
         stream: ModelStream | None = None
-        with anyio.CancelScope() as scope:
-            self._step = scope
+        with self._stepping():
             try:
+                await anyio.lowlevel.checkpoint()  # nothing is sent for a run that is to stop
                 async with self._models.stream(request) as stream:
                     async for batch in stream.batches():
                         if stream.attempts:
@@ -292,17 +312,9 @@ class Run:
         if self._seen is not None:
             self._seen(event)
 
-    async def _after(self, end: p.ModelEnded | p.ModelFailed | None) -> None:
-        if isinstance(end, p.ModelFailed):
-            await self._failed(end)
-        elif isinstance(end, p.ModelEnded) and not self.state.waiting:
-            await self._answered(end)
-
     async def _answered(self, end: p.ModelEnded) -> None:
         """End a run whose model wants nothing more, or wait for the user."""
         text = self._last_text(end.turn_id)
-        if end.reason == "pause" or self._said:
-            return
         if end.reason in ("content_filter", "refusal"):
             await self._finish(p.RunFinished(outcome="failed", reason=end.reason, text=text))
         elif end.reason == "length":
@@ -388,8 +400,7 @@ class Run:
             await self._give_up(end)
 
     async def _wait(self, seconds: float) -> None:
-        with anyio.CancelScope() as scope:
-            self._step = scope
+        with self._stepping():
             try:
                 await self._sleep(seconds)
             finally:
@@ -467,9 +478,9 @@ class Run:
             await self.record(observed, key=f"{intent.intent_id}/observed")
 
     async def _run_tool(self, intent: p.ToolIntent) -> p.ToolObserved | None:
-        with anyio.CancelScope() as scope:
-            self._step = scope
+        with self._stepping():
             try:
+                await anyio.lowlevel.checkpoint()
                 return await self._tools.run(intent, state=self.state, record=self._fact, ask=self._ask)
             except AskLater as later:
                 await self._pause("asked", str(later))
