@@ -6,12 +6,12 @@ import asyncio
 import json
 import math
 import pathlib
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from headrace.cli import main
 from headrace.credentials.sealed import Secrets
 from headrace.credentials.vault import KeySource, StoreKey, Vault, new_key
 from headrace.store import SchemaTooNew, StoreError, open_store
@@ -125,11 +125,9 @@ def test_an_import_goes_into_an_empty_store_of_this_version(tmp_path: pathlib.Pa
     asyncio.run(body())
 
 
-def _headrace(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": "", "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": sys.path[0]}
-    environ["PYTHONPATH"] = ":".join(path for path in sys.path if path)
-    command = [sys.executable, "-m", "headrace.cli", "store", *words]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+def _headrace(folder: pathlib.Path, *words: str) -> Any:
+    environ = {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": None}
+    return CliRunner(env={**environ, "HEADRACE_CONFIG": None}).invoke(main, ["store", *words])
 
 
 def _put(folder: pathlib.Path, url: str) -> None:
@@ -159,7 +157,7 @@ def test_the_commands_do_it_all(tmp_path: pathlib.Path) -> None:
     _put(tmp_path, f"sqlite:{database}")
     assert _headrace(tmp_path, "check").stdout == "ok\n"
     exported = tmp_path / "export.jsonl"
-    assert _headrace(tmp_path, "export", str(exported)).returncode == 0
+    assert _headrace(tmp_path, "export", str(exported)).exit_code == 0
     assert PLANTED.encode() not in exported.read_bytes()
 
     before = _keys(tmp_path)
@@ -176,10 +174,10 @@ def test_the_commands_do_it_all(tmp_path: pathlib.Path) -> None:
     assert _headrace(again, "import", str(exported)).stdout == "1 rows\n"
     # Its key is another one, made there: the export's is gone.
     checked = _headrace(again, "check")
-    assert checked.returncode == 1
+    assert checked.exit_code == 1
     assert "acme/first/refresh is sealed under the key" in checked.stdout
     refused = _headrace(again, "rotate-key")
-    assert refused.returncode == 2
+    assert refused.exit_code == 2
     assert refused.stderr.startswith("headrace: secrets_values.sealed of acme/first/refresh")
     for words in (told, forgotten, checked.stdout, refused.stderr):
         assert PLANTED not in words
@@ -190,7 +188,7 @@ def test_what_is_wrong_with_a_store_is_one_line(tmp_path: pathlib.Path) -> None:
     (tmp_path / "config.toml").write_text(f'[store]\nurl = "sqlite:{tmp_path}/no.db"\n')
     (tmp_path / "no.db").write_bytes(b"this is no database, and long enough to be taken for one" * 20)
     done = _headrace(tmp_path, "check", "--config", str(tmp_path / "config.toml"))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "no.db" in done.stderr
     key = _headrace(tmp_path, "new-key").stdout.strip()
     assert StoreKey.read(key).id not in key
