@@ -46,6 +46,8 @@ SPARE: Final = 2
 CONNECT_S: Final = 5.0
 #: Seconds that one statement may take.
 STATEMENT_S: Final = 90.0
+#: Seconds between two looks whether the connection that listens still has a peer.
+ASK_S: Final = 5.0
 #: Seconds between two tries to listen again.
 RETRY_S: Final = 0.5
 
@@ -225,12 +227,17 @@ class PostgresStore:
         self._ears.hear(channel, text)
 
     async def _keep_hearing(self) -> None:
-        """Listen again after a connection was lost. A dead peer shows when it is spoken to."""
+        """Listen again after a connection was lost. A peer that died without a word shows when it is spoken to."""
+        asked = 0.0
         while True:
             await asyncio.sleep(RETRY_S)
+            asked += RETRY_S
             try:
                 async with self._listening:
                     if not self._ear.is_closed():
+                        if asked >= ASK_S:
+                            asked = 0.0
+                            await self._ask()
                         continue
                     await self._connect_ear()
                     for channel in self._ears.channels:
@@ -240,6 +247,13 @@ class PostgresStore:
             except StoreError:
                 continue
             self._ears.missed()
+
+    async def _ask(self) -> None:
+        try:
+            with _in_our_words():
+                await self._ear.execute("SELECT 1", timeout=CONNECT_S)
+        except StoreError:
+            self._ear.terminate()
 
 
 async def _no_reset(_connection: Any) -> None:
