@@ -19,13 +19,19 @@ fuzz_target!(|input: &[u8]| {
     // A dialect, which also its own protocol's bodies are written anew for.
     let dialect = ["openai_compatible", "no_stream_options", "no_user", "random_seed", "short_ids", "thinking_parts"];
     let dialect = TargetFlags::from_names(&[&dialect[..], &["anew"]].concat()).expect("flags that exist");
-    let plain = FAMILIES.into_iter().chain([Protocol::CohereChat, Protocol::OllamaChat]);
-    let targets = plain.map(|target| (target, TargetFlags::default())).chain([(Protocol::OpenaiChat, dialect)]);
+    let targets = Protocol::ALL
+        .into_iter()
+        .map(|target| (target, TargetFlags::default()))
+        .chain([(Protocol::OpenaiChat, dialect)]);
     for (target, target_flags) in targets {
         let spec =
             TranslateSpec { source, target, model: "up/stream", provider: Some("row"), edits: &[], target_flags };
         // Within one protocol nothing but the named keys is read: whether it is a request was asked before.
-        if source == Source::Protocol(target) && inspect(body, target).is_err() {
+        let passes = match target {
+            Protocol::BedrockInvoke => Protocol::AnthropicMessages,
+            target => target,
+        };
+        if source == Source::Protocol(passes) && inspect(body, passes).is_err() {
             continue;
         }
         let Ok(translation) = translate(body, &spec) else { continue };
@@ -33,7 +39,8 @@ fuzz_target!(|input: &[u8]| {
         Scanner::only(&translation.body).expect("a translated body is JSON");
         let facts = inspect(&translation.body, target).expect("a translated body is a request");
         // It stands in the URL there.
-        let model = (target != Protocol::GoogleGemini).then_some("up/stream");
+        let in_url = [Protocol::GoogleGemini, Protocol::BedrockConverse, Protocol::BedrockInvoke].contains(&target);
+        let model = (!in_url).then_some("up/stream");
         assert_eq!(facts.model.as_deref(), model);
     }
     let Source::Protocol(protocol) = source else { return };
