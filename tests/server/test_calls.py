@@ -414,8 +414,9 @@ to = ["tavily/search"]
     found = {"results": [{"url": "https://a", "title": "t", "content": "c", "score": 0.5}], "request_id": "r"}
     script = {"/brave/web/search": Reply.json({}, status=503), "/tavily/search": Reply.json(found)}
     with told(script, rows) as gateway:
-        status, _, body = gateway.post("/v1/web_search", {"query": "q"})
+        status, headers, body = gateway.post("/v1/web_search", {"query": "q"})
         assert (status, body["id"]) == (200, "r")
+        assert "tavily/search" in headers["x-headrace-fallback"]
         assert body["results"] == [{"url": "https://a", "title": "t", "snippet": "c", "score": 0.5, "source_index": 0}]
         assert gateway.seen().json() == {"query": "q"}, "prepared anew for the other vendor"
         gateway.settled()

@@ -150,7 +150,7 @@ impl Exchange<'_> {
                 Outcome::Told => return Next::Keep,
                 Outcome::Broken | Outcome::Gone => return Next::Drop,
                 Outcome::Gathered(status, headers, body) => {
-                    return self.read(Gathered { token, status, headers, body }, ledger).await;
+                    return self.read(Gathered { token, status, headers, body }, spec.told, ledger).await;
                 }
                 Outcome::Failed(failed) => failed,
             };
@@ -218,8 +218,9 @@ impl Exchange<'_> {
     }
 
     /// The policy makes the client's answer of the provider's.
-    async fn read(&mut self, gathered: Gathered, ledger: &mut Ledger) -> Next {
-        let passed = gathered.headers.clone();
+    /// `told`: what the client is told of the attempt besides.
+    async fn read(&mut self, gathered: Gathered, told: Vec<(String, String)>, ledger: &mut Ledger) -> Next {
+        let passed = [told, gathered.headers.clone()].concat();
         let decision = self.ask(|policy, reply| policy.read(gathered, reply)).await;
         if let Ok(Decision::Answer(mut answer)) = decision {
             ledger.first_byte(answer.status);

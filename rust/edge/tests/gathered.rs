@@ -26,7 +26,9 @@ fn a_whole_answer_goes_to_the_policy_once_and_its_answer_to_the_client() {
     let url = up.url(EMBED);
     let policy = TestPolicy::always(move |request| {
         assert_eq!((request.operation, request.facts.model.as_deref()), (Operation::Embeddings, None));
-        plan(&url, request, Relay::Gathered { verbatim: false })
+        let mut plan = plan(&url, request, Relay::Gathered { verbatim: false });
+        plan.spec.told = vec![("x-headrace-model".into(), "a/b".into())];
+        plan
     });
     let edge = start(&policy);
     let mut client = Client::to(edge.address());
@@ -34,7 +36,7 @@ fn a_whole_answer_goes_to_the_policy_once_and_its_answer_to_the_client() {
         let answer = client.send(post(EMBED, r#"{"model":"m","input":"hi"}"#)).answer();
         assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/plain")));
         assert_eq!((answer.header("x-own"), answer.header("x-request-id")), (Some("1"), Some("up-1")));
-        assert_eq!(answer.header("set-cookie"), None);
+        assert_eq!((answer.header("x-headrace-model"), answer.header("set-cookie")), (Some("a/b"), None));
         assert!(answer.text().starts_with("dne") && answer.text().len() == body.len());
         let settled = policy.settled(n);
         assert_eq!((settled.finish, settled.status), (Some(FinishReason::Stop), 200));
