@@ -352,6 +352,38 @@ def test_openais_sdk_edits_pictures():
         assert gateway.seen().json()["image"]["url"] == "https://a.example/i.png"
 
 
+def test_openais_sdk_gets_geminis_pictures_and_vectors():
+    rows = """
+[[providers]]
+id = "gem"
+kind = "google"
+base_url = "{url}/g"
+[[providers.credentials]]
+id = "one"
+secret = "env:ONE"
+"""
+    parts = [{"text": "here"}, {"inlineData": {"mimeType": "image/png", "data": "QUI="}}]
+    usage = {"promptTokenCount": 3, "candidatesTokenCount": 9, "totalTokenCount": 12}
+    picture = Reply.json({"candidates": [{"content": {"parts": parts}}], "usageMetadata": usage})
+    script = {
+        "/g/v1beta/models/nano:generateContent": picture,
+        "/g/v1beta/models/e:embedContent": Reply.json({"embedding": {"values": VECTORS[0]}}),
+        "/g/v1beta/models/e:batchEmbedContents": Reply.json({"embeddings": [{"values": one} for one in VECTORS]}),
+    }
+    with told(script, rows) as gateway, gateway.sdk() as client:
+        result = client.images.edit(model="gem/nano", image=("a.png", PNG, "image/png"), prompt="p")
+        assert result.data[0].b64_json == "QUI="
+        sent = gateway.seen()
+        inline = sent.json()["contents"][0]["parts"][1]["inlineData"]
+        assert (inline["mimeType"], base64.b64decode(inline["data"])) == ("image/png", PNG)
+        assert (sent.header("x-goog-api-key"), sent.header("authorization")) == (CANARY, None)
+        events = list(client.images.generate(model="gem/nano", prompt="p", stream=True, quality="low"))
+        assert [(one.type, one.b64_json) for one in events] == [("image_generation.completed", "QUI=")]
+        assert client.embeddings.create(model="gem/e", input="a").data[0].embedding == VECTORS[0]
+        many = client.embeddings.create(model="gem/e", input=["a", "b"])
+        assert [one.embedding for one in many.data] == VECTORS
+
+
 def test_a_vendor_without_streams_answers_a_stream_with_its_end():
     with told({"*": Reply.json({"data": [{"b64_json": "QUI="}]})}) as gateway, gateway.sdk() as client:
         events = list(client.images.generate(model="xai/grok", prompt="p", stream=True))

@@ -364,6 +364,7 @@ def test_a_vendors_own_headers_and_addresses():
     for kind, url in [
         ("cohere", "https://api.cohere.com/v2/embed"),
         ("mistral", "https://api.mistral.ai/v1/embeddings"),
+        ("google", "https://generativelanguage.googleapis.com/v1beta/models/m:embedContent"),
         ("ollama", "http://127.0.0.1:11434/api/embed"),
     ]:
         wire = next(one for one in DEFINITIONS[kind].capabilities if one.name == "embeddings")

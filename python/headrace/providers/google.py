@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from headrace.plugins import Capability, ProviderDefinition
-from headrace.providers import _embeddings
+from headrace.providers import _embeddings, _images
 from headrace.providers._shapes import dressed
 from headrace.providers._wires import language_model
 
@@ -93,6 +93,7 @@ DEFINITION = ProviderDefinition(
     capabilities=(
         Capability("language_model", "google_gemini", prepare),
         dressed(_embeddings.GOOGLE, base=_home),
+        dressed(_images.GEMINI, base=_home),
     ),
     settings=Settings,
     environment="GEMINI_API_KEY",
