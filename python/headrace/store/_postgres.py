@@ -296,23 +296,20 @@ class _Transaction:
 
     async def execute(self, sql: str, *args: Value) -> int:
         self._wrote = True
-        connection = await self._begun()
-        status = await self._guard(connection.execute(_numbered(sql), *args))
+        status = await self._call("execute", _numbered(sql), *args)
         word, _, rest = str(status).partition(" ")
         return int(rest.rpartition(" ")[2]) if word in _COUNTED else 0
 
     async def execute_many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
         self._wrote = True
-        connection = await self._begun()
-        await self._guard(connection.executemany(_numbered(sql), rows))
+        await self._call("executemany", _numbered(sql), rows)
 
     async def execute_batch(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
         for sql, rows in statements:
             await self.execute_many(sql, rows)
 
     async def fetch(self, sql: str, *args: Value) -> list[tuple[Any, ...]]:
-        connection = await self._begun()
-        rows = await self._guard(connection.fetch(_numbered(sql), *args))
+        rows = await self._call("fetch", _numbered(sql), *args)
         return [tuple(row) for row in rows]
 
     async def lock(self, name: str, *, wait: float = LOCK_WAIT_S) -> None:
@@ -324,7 +321,11 @@ class _Transaction:
         if name in self._locks:
             return
         if not self._locks:
-            await self._store.slots.acquire()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._store.slots.acquire()
+            except TimeoutError:
+                raise StoreConflict(f"for the lock {name!r} there was no connection within {wait:g} s") from None
         try:
             # Those of this process wait here, and not each on a connection.
             await self._store.names.acquire(name, wait=wait)
@@ -333,16 +334,14 @@ class _Transaction:
                 self._store.slots.release()
             raise
         self._locks.append(name)
-        connection = await self._begun()
-        await self._guard(connection.execute(f"SET LOCAL lock_timeout = {max(int(wait * 1000), 1)}"))
-        await self._guard(connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(name)))
-        await self._guard(connection.execute("SET LOCAL lock_timeout = DEFAULT"))
+        await self._call("execute", f"SET LOCAL lock_timeout = {max(int(wait * 1000), 1)}")
+        await self._call("execute", "SELECT pg_advisory_xact_lock($1)", lock_number(name))
+        await self._call("execute", "SET LOCAL lock_timeout = DEFAULT")
 
     async def notify(self, channel: str, text: str) -> None:
         check_notice(channel, text)
         self._wrote = True
-        connection = await self._begun()
-        await self._guard(connection.execute("SELECT pg_notify($1, $2)", channel, text))
+        await self._call("execute", "SELECT pg_notify($1, $2)", channel, text)
 
     def _check(self) -> None:
         if self._left:
@@ -350,11 +349,17 @@ class _Transaction:
         if self._failed is not None:
             raise StoreError("the transaction has failed, and nothing more can be done with it") from self._failed
 
-    async def _begun(self) -> Any:
+    async def _call(self, method: str, *args: Any) -> Any:
+        """Call a method of the connection; its error, also of a connection that is gone, ends the transaction."""
         self._check()
-        if self._connection is None:
-            self._connection = await self._guard(self._begin())
-        return self._connection
+        try:
+            with _in_our_words():
+                if self._connection is None:
+                    self._connection = await self._begin()
+                return await getattr(self._connection, method)(*args)
+        except BaseException as error:
+            self._failed = error
+            raise
 
     async def _begin(self) -> Any:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if self._read_only else "BEGIN"
@@ -374,14 +379,6 @@ class _Transaction:
             else:
                 return connection
         raise AssertionError("the second try gives or raises")
-
-    async def _guard(self, doing: Any) -> Any:
-        try:
-            with _in_our_words():
-                return await doing
-        except BaseException as error:
-            self._failed = error
-            raise
 
     async def _end(self, connection: Any, *, keep: bool) -> None:
         try:
