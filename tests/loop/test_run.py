@@ -454,6 +454,8 @@ async def test_r3_the_gate_looks_at_what_the_run_relied_on(tmp_path):
         await led.log.erase("r1", [2])
         with pytest.raises(GateClosed, match="erased"):
             await resume(led.log, "r1", accept=("erased", "artifacts_missing"))
+        with pytest.raises(ValueError, match="accept: 'everything' is no finding; there are workspace_changed"):
+            await resume(led.log, "r1", accept=("everything",))
 
 
 @runs

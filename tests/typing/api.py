@@ -19,8 +19,14 @@ from headrace.capabilities import (
 )
 from headrace.codes import ErrorKind, FinishReason
 from headrace.errors import KINDS, RateLimitError, from_event
+from headrace.log.eventlog import EventLog
+from headrace.log.payloads import RunStarted
+from headrace.log.records import Record
+from headrace.log.state import State
+from headrace.loop import BoxedTools, NoTools, Settings, fork, replay_dry, replay_trace, resume, start
 from headrace.runtime import Runtime, SyncRuntime
 from headrace.testing import Gate, Reply, Upstream
+from headrace.tools.toolbox import Toolbox
 
 
 def told(event: headrace.ModelEvent) -> str:
@@ -129,3 +135,17 @@ async def called(runtime: Runtime, plain: SyncRuntime) -> None:
         async for picture in pictures:
             assert_type(picture, PartialImage | ImageResult)
     assert_type(plain.images(ImageRequest(model="a/m", prompt="p")), ImageResult)
+
+
+async def led(log: EventLog, models: Runtime, toolbox: Toolbox) -> str:
+    opened = await start(log, RunStarted(goal="g", model="primary", cwd="/"))
+    tools = BoxedTools(toolbox, log=log, run_id=opened.log.run_id)
+    state = await opened.run(models=models, tools=tools, settings=Settings(retries=1)).go()
+    assert_type(state, State)
+    again = await resume(log, state.run_id, accept=("workspace_changed",))
+    await again.run(models=models, tools=NoTools()).go()
+    records = await log.read(state.run_id)
+    assert_type(records, list[Record])
+    assert_type(replay_trace(records).differing, tuple[int, ...])
+    assert_type((await replay_dry(records, tools))[0].now, str)
+    return (await fork(log, state.run_id, at=3)).log.run_id

@@ -12,7 +12,7 @@ Do not add: looking at the world. What the gate compares with is given to it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import anyio
 
@@ -170,7 +170,7 @@ async def resume(
     workspace: str | None = None,
     policy: str | None = None,
     budget: p.Budget | None = None,
-    accept: Collection[FindingName] = (),
+    accept: Collection[str] = (),
 ) -> Opened:
     """Take a run up again, wherever it was left. Whoever led it before is fenced.
 
@@ -178,8 +178,11 @@ async def resume(
     - `budget`: another one from now on.
     - `accept`: findings that somebody has accepted.
 
-    Raises `GateClosed`: the run is as it was, and nobody was fenced. `UnknownRunError`, `TamperedError`.
+    Raises `GateClosed`: the run is as it was, and nobody was fenced. `UnknownRunError`, `TamperedError`. `ValueError`:
+    no finding is called what was accepted.
     """
+    if unknown := set(accept).difference(get_args(FindingName)):
+        raise ValueError(f"accept: {min(unknown)!r} is no finding; there are {', '.join(get_args(FindingName))}")
     records = await log.read(run_id)
     state = fold(records)
     named = {one for record in records if (value := record.value()) is not None for one in referred(value.to_dict())}
