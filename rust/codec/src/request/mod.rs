@@ -30,6 +30,7 @@ mod out;
 mod pairing;
 mod reader;
 mod scrub;
+pub mod session;
 pub mod table;
 
 pub use edit::{Edit, Layout, Slices, relay, rewrite};
