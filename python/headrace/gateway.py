@@ -174,6 +174,9 @@ class Gateway:
         key = self._tables.keys.admit(request)
         if isinstance(key, Refusal):
             return key
+        if request.operation == "session":
+            # A conversation over one connection: each of its requests is decided on as it comes.
+            return Answer(body=b"")
         if request.operation == "models":
             return self._list(request.protocol or "openai_chat", key)
         if self._books is None:

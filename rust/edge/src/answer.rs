@@ -12,6 +12,7 @@ use headrace_http1::write::{ResponseStart, response};
 
 use crate::client::ClientSocket;
 use crate::request::Problem;
+use crate::talk;
 
 /// How a whole answer is written.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,10 @@ pub(crate) fn stage<'a, I>(client: &mut ClientSocket, manner: Manner, status: u1
 where
     I: IntoIterator<Item = (&'a str, &'a [u8])>,
 {
+    if client.talk.is_some() {
+        let headers: Vec<_> = headers.into_iter().collect();
+        return client.stage(|out| talk::error(status, &headers, body, out));
+    }
     let start = ResponseStart { status, body: BodyKind::Length(body.len() as u64), close: manner.close };
     let cross = client.cross_origin();
     let cross = cross.iter().map(|(n, v)| (*n, v.as_bytes()));

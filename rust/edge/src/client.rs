@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::limits;
+use crate::talk::Talk;
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; limits::SCRATCH].into_boxed_slice());
@@ -53,13 +54,24 @@ pub(crate) struct ClientSocket {
     sent: usize,
     gone: bool,
     total: u64,
+    /// Once it has switched to a WebSocket.
+    pub(crate) talk: Option<Box<Talk>>,
     /// The listed origin of the web page whose request is being answered: its browser wants to be told that it may read.
     pub(crate) origin: Option<Box<str>>,
 }
 
 impl ClientSocket {
     pub(crate) fn new(socket: TcpStream) -> ClientSocket {
-        ClientSocket { socket, ahead: Vec::new(), unsent: Vec::new(), sent: 0, gone: false, total: 0, origin: None }
+        ClientSocket {
+            socket,
+            ahead: Vec::new(),
+            unsent: Vec::new(),
+            sent: 0,
+            gone: false,
+            total: 0,
+            talk: None,
+            origin: None,
+        }
     }
 
     /// What a browser wants to read before a page of another origin may see the answer.
@@ -118,6 +130,13 @@ impl ClientSocket {
     /// Ready once the client is gone. What it sends meanwhile is kept for later, within a bound.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
         while !self.gone {
+            if let Some(talk) = &mut self.talk {
+                talk.hear(&mut self.ahead, &mut self.unsent);
+                if talk.over || talk.has_next() {
+                    // The farewell stands in what is unsent; a message waits for who takes it.
+                    return if talk.over { Poll::Ready(Gone) } else { Poll::Pending };
+                }
+            }
             if self.ahead.len() >= limits::SENT_AHEAD {
                 return Poll::Pending;
             }
@@ -127,6 +146,28 @@ impl ClientSocket {
             }
         }
         Poll::Ready(Gone)
+    }
+
+    /// The next message of a WebSocket that has come whole.
+    pub(crate) fn take_message(&mut self) -> Option<Vec<u8>> {
+        self.talk.as_mut()?.take_next()
+    }
+
+    /// Whether one waits.
+    pub(crate) fn has_message(&self) -> bool {
+        self.talk.as_ref().is_some_and(|talk| talk.has_next())
+    }
+
+    /// Says goodbye over a WebSocket. Goes out with the next write.
+    pub(crate) fn close_talk(&mut self, code: u16) {
+        if let Some(talk) = &mut self.talk {
+            talk.close(code, &mut self.unsent);
+        }
+    }
+
+    /// Lets `f` append the head of an answer. A WebSocket's answers have none.
+    pub(crate) fn stage_head<R>(&mut self, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        if self.talk.is_some() { f(&mut Vec::new()) } else { f(&mut self.unsent) }
     }
 
     /// Sends out what is unsent. Pending while the client takes no more.
@@ -175,6 +216,13 @@ impl ClientSocket {
     pub(crate) fn send(&mut self, framing: Framing, pieces: &[&[u8]], last: bool) -> Result<(), Gone> {
         if self.gone {
             return Err(Gone);
+        }
+        if let Some(talk) = &mut self.talk {
+            let Ok(messages) = talk.messages(pieces) else {
+                self.abort();
+                return Err(Gone);
+            };
+            return self.write(&[IoSlice::new(&messages)]);
         }
         let len: usize = pieces.iter().map(|p| p.len()).sum();
         let mut line = Line::default();

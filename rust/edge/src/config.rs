@@ -31,6 +31,8 @@ pub struct Pace {
     pub commit_after: Duration,
     pub keep_alive_after: Duration,
     pub stalled: Duration,
+    pub conversation: Duration,
+    pub ping: Duration,
 }
 
 impl Default for Pace {
@@ -41,6 +43,8 @@ impl Default for Pace {
             commit_after: limits::COMMIT_AFTER,
             keep_alive_after: limits::KEEP_ALIVE_AFTER,
             stalled: limits::STALLED,
+            conversation: limits::CONVERSATION,
+            ping: limits::PING,
         }
     }
 }

@@ -19,11 +19,13 @@ use std::time::Duration;
 use headrace_codec::Protocol;
 use headrace_codec::request::{Facts, inspect};
 use headrace_http1::{BodyDecoder, BodyKind, HeadError, HeadScanner, RequestHead, Version, write};
+use headrace_kernel::websocket_accept;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::answer::{self, Manner};
 use crate::client::{Alarm, ClientSocket, Gone, with_scratch};
+use crate::conversation::Conversation;
 use crate::exchange::Exchange;
 use crate::gemini;
 use crate::limits;
@@ -182,6 +184,7 @@ impl Connection {
         }
         let kept = match route {
             Route::Policy(operation, protocol) => Some(Head::new(&head, operation, protocol)),
+            Route::WebSocket => Some(Head::new(&head, Operation::Session, Protocol::OpenaiResponses)),
             _ => None,
         };
         // Nothing here takes a body with GET, so what follows such a head is not read as a request.
@@ -219,6 +222,9 @@ impl Connection {
             answer::stage(&mut self.client, manner, status, [("content-type", &b"application/json"[..])], text);
             return self.done(keep_alive).await;
         };
+        if route == Route::WebSocket {
+            return self.converse(head).await;
+        }
         let refuse = |problem, keep_alive| Refused { problem, format, bodiless, keep_alive };
         let id = self.worker.request_id();
         let (facts, bytes) = if head.operation == Operation::Models {
@@ -268,6 +274,31 @@ impl Connection {
         // Boxed, so that an idle connection does not hold the room of a busy one.
         let next = Box::pin(exchange.run()).await;
         if next == Next::Keep { self.done(keep_alive).await } else { next }
+    }
+
+    /// Switches to a WebSocket, if this client may, and talks over it to the end.
+    async fn converse(&mut self, head: Head) -> Next {
+        let key = head.headers.iter().find(|(name, _)| name == "sec-websocket-key");
+        let accept = websocket_accept(&String::from_utf8_lossy(key.map_or(&[], |(_, key)| key)));
+        let (worker, peer) = (Rc::clone(&self.worker), self.peer);
+        let mut talk = Conversation { worker, client: &mut self.client, alarm: &mut self.alarm, head, peer };
+        match talk.may().await {
+            Err(Gone) => Next::Drop,
+            Ok(Ok(())) => {
+                talk.client.stage(|out| write::switching(out, &accept));
+                // Boxed, so that an idle connection of another kind does not hold the room of this one.
+                Box::pin(talk.run()).await
+            }
+            Ok(Err(refusal)) => {
+                let (code, param) = (refusal.code.as_str(), refusal.param.as_deref());
+                let format = Protocol::OpenaiResponses;
+                let reply = headrace_codec::encode::refusal(format, refusal.status, code, &refusal.message, param);
+                let id = self.worker.request_id();
+                let manner = Manner { close: true, bodiless: false };
+                answer::stage_reply(&mut self.client, manner, format, &id, &reply, &[]);
+                self.done(false).await
+            }
+        }
     }
 
     async fn refuse(&mut self, refused: &Refused) -> Next {
@@ -407,7 +438,7 @@ fn bad_head(error: HeadError) -> Problem {
 }
 
 /// Sends out what is unsent, as fast as the client takes it.
-async fn flush(client: &mut ClientSocket, alarm: &mut Alarm, stalled: Duration) -> Result<(), Gone> {
+pub(crate) async fn flush(client: &mut ClientSocket, alarm: &mut Alarm, stalled: Duration) -> Result<(), Gone> {
     let mut total = client.total();
     let mut moved = Instant::now();
     poll_fn(|cx| {

@@ -326,6 +326,27 @@ impl Exchange<'_> {
     }
 }
 
+/// Asks whether a client may hold a conversation at all.
+pub(crate) async fn admitted(
+    worker: &Rc<Worker>,
+    client: &mut ClientSocket,
+    request: Arc<ClientRequest>,
+) -> Result<Result<(), Refusal>, Gone> {
+    match while_there(client, worker.desk.ask(|policy, reply| policy.decide(request, reply))).await? {
+        Decision::Answer(_) => Ok(Ok(())),
+        Decision::Refusal(refusal) => Ok(Err(refusal)),
+        Decision::Plan(_) | Decision::Attempt(_) | Decision::Lost => Ok(Err(Refusal {
+            code: "internal_error".to_owned(),
+            message: "the gateway failed to decide".to_owned(),
+            status: 500,
+            param: None,
+            retry_at: None,
+            should_retry: None,
+            tell_failure: false,
+        })),
+    }
+}
+
 /// Whole seconds until a Unix time, at least 0.
 fn seconds_until(at: f64) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());

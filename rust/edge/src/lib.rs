@@ -8,7 +8,7 @@
 //!
 //! Read in this order: [`policy`] (what is asked and told), [`config`], [`request`] (doors and checks), `listener`,
 //! `connection` (one client's requests), `exchange` (one request), `relay` (one attempt), `reading` (what of an answer
-//! goes on), `client` (the socket), [`limits`].
+//! goes on), `client` (the socket), `conversation` and `talk` (a client's WebSocket), [`limits`].
 //!
 //! Never add: pyo3, a decision, a lock or a callback per chunk.
 
@@ -16,6 +16,7 @@ mod answer;
 mod client;
 pub mod config;
 mod connection;
+mod conversation;
 mod exchange;
 mod gemini;
 mod hedge;
@@ -28,6 +29,7 @@ mod reading;
 mod relay;
 pub mod request;
 mod settle;
+mod talk;
 mod terms;
 mod upstream;
 

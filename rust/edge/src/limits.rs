@@ -61,6 +61,12 @@ pub const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(15);
 /// A client that takes no byte for this long while bytes wait for it is gone. As long as the SDKs' own time-out.
 pub const STALLED: Duration = Duration::from_mins(10);
 
+/// How long a client's WebSocket lives, as the real one's. Beyond it: an error that says so, and the end.
+pub const CONVERSATION: Duration = Duration::from_hours(1);
+
+/// Silence of a WebSocket's client after which it is pinged: below what middle boxes allow an idle connection.
+pub const PING: Duration = Duration::from_secs(30);
+
 /// Body of a failed attempt that is read. The classifier looks at no more.
 pub const ERROR_BODY: usize = 64 << 10;
 

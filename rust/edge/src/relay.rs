@@ -365,7 +365,7 @@ impl Run<'_> {
         let start = ResponseStart { status: answer.status, body, close: terms.manner.close };
         let own = terms.headers(answer.content_type.as_deref(), answer.streams, &answer.reading.kind);
         let cross = self.relay.client.cross_origin();
-        let written = self.relay.client.stage(|out| {
+        let written = self.relay.client.stage_head(|out| {
             let id = (id_header(terms.request.protocol), terms.request.id.as_str());
             let named = answer.passed.iter().any(|(n, _)| n.eq_ignore_ascii_case(id.0));
             let cross = cross.iter().map(|(n, v)| (*n, v.as_bytes()));

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headrace_codec::Protocol;
 use headrace_codec::request::{Edit, Facts, TargetFlags};
-use headrace_http1::RequestHead;
+use headrace_http1::{BodyKind, RequestHead, Version};
 
 use crate::gemini;
 
@@ -31,6 +31,8 @@ pub enum Operation {
     ImageEdits,
     WebSearch,
     WebFetch,
+    /// Whether a client may hold a conversation over a WebSocket. The policy answers with an empty answer.
+    Session,
 }
 
 impl Operation {
@@ -47,6 +49,7 @@ impl Operation {
             Operation::ImageEdits => "image_edits",
             Operation::WebSearch => "web_search",
             Operation::WebFetch => "web_fetch",
+            Operation::Session => "session",
         }
     }
 
@@ -66,6 +69,8 @@ pub(crate) enum Route {
     Ready,
     /// A probe of a coding agent, which takes any answer.
     Hello,
+    /// A conversation over a WebSocket (Responses).
+    WebSocket,
     /// A browser asks whether a page of a listed origin may ask.
     Preflight,
 }
@@ -193,8 +198,7 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         return Ok(Route::Preflight);
     }
     if head.method == "GET" && head.path == "/v1/responses" && head.headers.has_token("upgrade", "websocket") {
-        // Codex then asks over HTTP at once; after any other refusal it tries the upgrade again first.
-        return Err(Problem::new(426, "websocket_not_supported", "this gateway speaks HTTP only; POST the request"));
+        return switch(head);
     }
     if !allow.split(", ").any(|m| m == head.method) {
         let message = format!("this path takes {allow}");
@@ -208,6 +212,25 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         return Err(Problem::new(415, "unsupported_content_encoding", "the body must not be compressed"));
     }
     Ok(route)
+}
+
+/// Judges a request to switch to a WebSocket (RFC 6455, section 4.2.1).
+fn switch(head: &RequestHead<'_>) -> Result<Route, Problem> {
+    let bad = |message: &str| Err(Problem::new(400, "malformed_upgrade", message));
+    if head.headers.text("sec-websocket-version") != Some("13") {
+        // A client that can then asks over HTTP.
+        return Err(Problem::new(426, "websocket_version", "sec-websocket-version: 13 is what this gateway speaks"));
+    }
+    if head.headers.text("sec-websocket-key").is_none_or(|key| key.len() != 24) {
+        return bad("sec-websocket-key must be 16 bytes in base64");
+    }
+    if head.version != Version::Http11
+        || head.body != BodyKind::None
+        || !head.headers.has_token("connection", "upgrade")
+    {
+        return bad("an upgrade is an HTTP/1.1 request without a body, with connection: upgrade");
+    }
+    Ok(Route::WebSocket)
 }
 
 fn is_json(content_type: Option<&str>) -> bool {
@@ -308,6 +331,7 @@ impl ClientRequest {
 }
 
 /// A head that goes to the policy, kept while its body is read.
+#[derive(Clone)]
 pub(crate) struct Head {
     pub method: String,
     pub path: String,
@@ -383,8 +407,19 @@ mod tests {
         ] {
             assert_eq!(status(&format!("{start} HTTP/1.1\r\nhost: a\r\n{tail}"), &open), expected, "{start}");
         }
-        let upgrade = "GET /v1/responses HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
-        assert_eq!(status(upgrade, &open), 426);
+        let upgrade =
+            "GET /v1/responses HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\n";
+        let key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        for (rest, expected) in [
+            (format!("{key}sec-websocket-version: 13\r\n"), 200),
+            (format!("{key}sec-websocket-version: 8\r\n"), 426),
+            (key.to_owned(), 426),
+            ("sec-websocket-version: 13\r\n".to_owned(), 400),
+            ("sec-websocket-version: 13\r\nsec-websocket-key: short\r\n".to_owned(), 400),
+            (format!("{key}sec-websocket-version: 13\r\ncontent-length: 2\r\n"), 400),
+        ] {
+            assert_eq!(status(&format!("{upgrade}{rest}\r\n"), &open), expected, "{rest}");
+        }
         let problem = route(&head("PUT /v1/responses HTTP/1.1\r\nhost: a\r\n\r\n"), &open).unwrap_err();
         assert_eq!(problem.allow, Some("POST"));
     }

@@ -107,6 +107,16 @@ where
     finish_head(out, from, 2, headers)
 }
 
+/// Append the answer that switches to a WebSocket. `accept`: what the request's key asks for.
+pub fn switching(out: &mut Vec<u8>, accept: &str) {
+    debug_assert!(is_value(accept.as_bytes()), "it is base64");
+    out.extend_from_slice(
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: ",
+    );
+    out.extend_from_slice(accept.as_bytes());
+    out.extend_from_slice(b"\r\n\r\n");
+}
+
 /// Append the size line of a chunk of `len` bytes. An empty chunk would end the body, so `len` is not 0.
 pub fn chunk_size(out: &mut Vec<u8>, len: usize) {
     debug_assert!(len > 0, "an empty chunk ends the body");
