@@ -6,6 +6,7 @@
 4. Every member is tried once, at once. Then, if the cause allows it, a second round after a backoff with full jitter.
    A failure that is nobody's ends after one round. A pool's only member gets its second attempt before its mark takes
    effect: after `retry_after` where that is short, else after the backoff; where it is long the answer goes out now.
+   A WebSocket that cannot be had, or is lost before an answer began, is nobody's failure: the request goes over HTTP.
 5. A pooled connection that died unused is nobody's failure: the attempt is made again on a fresh one, once.
 6. What the operator must mend (a redirect, a bot challenge of the provider's edge) is nobody's and is not repeated.
 7. The clock and the randomness are arguments.
@@ -56,8 +57,23 @@ PATIENCE_S: Final = 2.0
 RATE_LIMIT_CAP_S: Final = 60.0
 OVERLOAD_CAP_S: Final = 30.0
 INTERRUPTED_S: Final = 5.0
+#: How long a provider that would not switch to a WebSocket is asked over HTTP alone.
+PLAIN_S: Final = 300.0
 #: A wait longer than this is no business of a client's automatic retry.
 RETRY_WORTH_S: Final = 60.0
+
+
+#: What servers without WebSockets answer: a wrong path or method, ask otherwise, no such thing here.
+_NO_SWITCH: Final = frozenset({404, 405, 426, 501})
+
+
+def _no_websocket(failure: Failure, cause: Cause) -> bool:
+    """Whether it was the WebSocket that failed: the switch to it, or its connection before an answer began."""
+    error = failure.error
+    if error.status is not None:
+        # An error's message over an open one may hold a status, too.
+        return error.status in _NO_SWITCH and error.phase == "head"
+    return cause is Cause.INTERRUPTED and error.kind != "timeout"
 
 
 def backoff(round_: int, random: Random, *, base: float = BACKOFF_BASE_S, cap: float = BACKOFF_CAP_S) -> float:
@@ -180,7 +196,8 @@ class CredentialAttempts:
 
     def begin(self, prepared: PreparedRequest, *, now: float) -> AttemptSpec:
         """Give the first attempt of a request that was prepared for the chosen credential."""
-        self._prepared = prepared
+        plain = prepared.otherwise is not None and now < self._pool.plain_until
+        self._prepared = prepared.otherwise if plain else prepared
         return self._spec(now=now, delay=0.0)
 
     def next(self, failure: Failure, *, now: float, random: Random, skipped: int = 0) -> AttemptSpec | Refusal:
@@ -201,6 +218,12 @@ class CredentialAttempts:
                 self._note(failure, None, 0.0, now, cause=cause, **began)
                 return self._spec(now=now, delay=0.0, fresh=True)
             cause = Cause.INTERRUPTED
+        otherwise = self._prepared.otherwise if self._prepared is not None else None
+        if otherwise is not None and _no_websocket(failure, cause) and self._in_time(0.0, now):
+            self._pool.plain_until = now + PLAIN_S
+            self._prepared = otherwise
+            self._note(failure, None, 0.0, now, cause=Cause.ENDPOINT, **began)
+            return self._spec(now=now, delay=0.0)
         row = ROWS[cause]
         self._again = self._again and row.again
         wait = self._lone_wait(failure, row, now=now, random=random)

@@ -69,6 +69,8 @@ _COUNTING: Final = "anthropic_messages"
 _GEMINI: Final = "google_gemini"
 #: The shape of a list of models, by the client's protocol.
 _SHAPES: Final = {"anthropic_messages": "anthropic", "google_gemini": "google"}
+#: What is answered without a provider.
+_OWN: Final = ("models", "session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,8 @@ class Gateway:
         key = self._tables.keys.admit(request)
         if isinstance(key, Refusal):
             return key
-        if request.operation == "session":
-            # A conversation over one connection: each of its requests is decided on as it comes.
-            return Answer(body=b"")
-        if request.operation == "models":
-            return self._list(request.protocol or "openai_chat", key)
+        if request.operation in _OWN:
+            return self._own(request, key)
         if self._books is None:
             return self._decide(request, key)
         admitted = self._books.admit(None, None) if key is None else self._books.admit(key.id, key.limits)
@@ -347,6 +346,12 @@ class Gateway:
             known = _known(tables.resolver, self.listings, key)
             body = tables.lists[name] = written(known, shape)
         return Answer(body=body)
+
+    def _own(self, request: Request, key: GatewayKey | None) -> Deferred[Answer]:
+        if request.operation == "session":
+            # A conversation over one connection: each of its requests is decided on as it comes.
+            return Answer(body=b"")
+        return self._list(request.protocol or "openai_chat", key)
 
     def _list(self, protocol: str, key: GatewayKey | None) -> Deferred[Answer]:
         now = self._clock()

@@ -300,6 +300,8 @@ class PreparedRequest:
     """Where its credential is a key pair, what the signature is for."""
     normalise: bool = False
     """The answer is encoded anew also for a client of the same protocol, whose own SDK could not read it as it is."""
+    otherwise: PreparedRequest | None = None
+    """The same over HTTP, for a provider that will not switch to a WebSocket or loses it before an answer begins."""
 
     def with_headers(self, *headers: tuple[str, str]) -> PreparedRequest:
         """Give the same request with these headers, each in the place of one that has its name."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import socket as socketlib
+import threading
+from urllib.parse import urlsplit
 
 import httpx
 import openai
 import pytest
+from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
+from websockets.http11 import Response
 from websockets.sync.client import connect
+from websockets.sync.server import serve
 
 from tests.support.edge import served
 from tests.support.gateway import upstream
@@ -90,6 +97,12 @@ def rest(socket):
     return heard
 
 
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("demo")) as gateway:
+        yield gateway
+
+
 # The SDK has not yet followed the library that it opens sockets with.
 @pytest.mark.filterwarnings("ignore:connect\\(\\) must be used:DeprecationWarning")
 def test_the_sdk_holds_a_conversation(tmp_path):
@@ -117,8 +130,8 @@ def test_the_sdk_holds_a_conversation(tmp_path):
     assert not {"type", "previous_response_id"} & (first.keys() | second.keys())
 
 
-def test_another_family_answers_over_it_too(tmp_path):
-    with served(tmp_path) as gateway, connect(ws_url(gateway)) as socket:
+def test_another_family_answers_over_it_too(demo):
+    with connect(ws_url(demo)) as socket:
         heard = turn(socket, model="demo/tools", input="hi", tools=[{"type": "function", "name": "weather"}])
         assert heard[0]["type"] == "response.created"
         calls = [item for item in heard[-1]["response"]["output"] if item["type"] == "function_call"]
@@ -140,8 +153,8 @@ def test_a_warm_up_costs_no_request(tmp_path):
         assert "generate" not in up.seen[0].body
 
 
-def test_one_answer_at_a_time(tmp_path):
-    with served(tmp_path) as gateway, connect(ws_url(gateway)) as socket:
+def test_one_answer_at_a_time(demo):
+    with connect(ws_url(demo)) as socket:
         for _ in range(2):
             socket.send(json.dumps({"type": "response.create", "model": "demo/slow", "input": "hi"}))
         heard = []
@@ -151,6 +164,146 @@ def test_one_answer_at_a_time(tmp_path):
         assert [(one["status"], one["error"]["code"]) for one in errors] == [(409, "response_in_progress")]
         # The first answer went on undisturbed.
         assert turn(socket, model="demo/text", input="hi")[-1]["type"] == "response.completed"
+
+
+def events(number):
+    return [line.removeprefix("data: ") for line in answer(number).decode().splitlines() if line.startswith("data")]
+
+
+class Provider:
+    """A provider that speaks over WebSockets, by a script of what it does with each message; and over HTTP."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.handshakes, self.messages, self.posts = [], [], []
+
+    def serve(self, socket):
+        self.handshakes.append(dict(socket.request.headers.raw_items()))
+        for text in socket:
+            self.messages.append(json.loads(text))
+            act = self.script.pop(0)
+            if act == "hang up":
+                socket.socket.shutdown(2)
+                return
+            for event in events(act) if isinstance(act, int) else [act]:
+                socket.send(event)
+
+    def refuse(self, _, request):
+        if self.script and self.script[0] == "refuse":
+            self.handshakes.append(dict(request.headers.raw_items()))
+            return Response(426, "Upgrade Required", Headers({"content-length": "0"}), b"")
+        return None
+
+
+@contextlib.contextmanager
+def provider(*script):
+    told = Provider(*script)
+    with serve(told.serve, "127.0.0.1", 0, process_request=told.refuse) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        told.url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        try:
+            yield told
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+WEBSOCKET = "settings = { websocket = true }"
+
+
+def test_upstream_websockets_are_used_again_and_http_clients_see_none_of_it(tmp_path):
+    with provider(1, 2, 3) as up, served(tmp_path, config(up.url, WEBSOCKET)) as gateway:
+        client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+        for number in (1, 2):
+            with client.responses.stream(model="up/m", input="hi", store=False) as stream:
+                assert stream.get_final_response().output_text == f"answer {number}"
+        chat = client.chat.completions.create(model="up/m", messages=[{"role": "user", "content": "hi"}], stream=True)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chat if chunk.choices) == "answer 3"
+    assert len(up.handshakes) == 1
+    assert [(one["type"], "stream" in one, one["model"]) for one in up.messages] == [
+        ("response.create", False, "m")
+    ] * 3
+
+
+def test_what_is_asked_whole_goes_over_http(tmp_path):
+    whole = json.loads(events(1)[-1])["response"]
+    with upstream((200, {}, json.dumps(whole).encode())) as up:
+        with served(tmp_path, config(up.url, WEBSOCKET)) as gateway:
+            client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+            assert client.responses.create(model="up/m", input="hi").output_text == "answer 1"
+        assert up.seen[0].body == {"model": "m", "input": "hi"}
+
+
+@pytest.mark.parametrize("fault", ["refuse", "hang up"])
+def test_without_a_websocket_the_request_goes_over_http_and_the_next_ones_at_once(tmp_path, fault):
+    with (
+        provider(fault, fault) as up,
+        upstream((200, SSE, answer(7))) as plain,
+        Split(up.url, plain.url) as split,
+        served(tmp_path, config(split.url, WEBSOCKET)) as gateway,
+    ):
+        client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+        for _ in range(2):
+            with client.responses.stream(model="up/m", input="hi") as stream:
+                assert stream.get_final_response().output_text == "answer 7"
+    assert len(up.handshakes) == 1
+    assert [one.body["stream"] for one in plain.seen] == [True, True]
+
+
+class Split:
+    """One address for both: a request to switch goes to the one, every other to the other."""
+
+    def __init__(self, websocket, plain):
+        self._targets = [urlsplit(url) for url in (websocket, plain)]
+        self._listener = socketlib.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._open = []
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        for one in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socketlib.SHUT_RDWR)
+            one.close()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._join, args=(client,), daemon=True).start()
+
+    def _join(self, client):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += client.recv(1 << 16)
+        target = self._targets[0 if b"upgrade: websocket" in head.lower() else 1]
+        other = socketlib.create_connection((target.hostname, target.port))
+        self._open += [client, other]
+        other.sendall(head)
+        for source, sink in ((client, other), (other, client)):
+            threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _pump(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+            sink.shutdown(socketlib.SHUT_WR)
+
+
+def test_a_connection_on_which_an_error_came_is_not_used_again(tmp_path):
+    error = {"type": "error", "status": 400, "error": {"type": "invalid_request_error", "code": "x", "message": "no"}}
+    with provider(json.dumps(error), 2) as up, served(tmp_path, config(up.url, WEBSOCKET)) as gateway:
+        client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+        with pytest.raises(openai.BadRequestError), client.responses.stream(model="up/m", input="hi") as stream:
+            stream.get_final_response()
+        with client.responses.stream(model="up/m", input="hi") as stream:
+            assert stream.get_final_response().output_text == "answer 2"
+    assert len(up.handshakes) == 2
 
 
 @pytest.mark.parametrize(
@@ -171,8 +324,8 @@ def test_one_answer_at_a_time(tmp_path):
         ('{"type": "response.create", "model": "demo/error-429", "input": "hi"}', 429, None, None),
     ],
 )
-def test_a_bad_frame_is_told_and_the_connection_stays(tmp_path, frame, status, code, param):
-    with served(tmp_path) as gateway, connect(ws_url(gateway)) as socket:
+def test_a_bad_frame_is_told_and_the_connection_stays(demo, frame, status, code, param):
+    with connect(ws_url(demo)) as socket:
         socket.send(frame)
         told = json.loads(socket.recv(timeout=20))
         assert (told["type"], told["status"]) == ("error", status)
@@ -208,17 +361,16 @@ def test_keys_are_asked_for_before_the_switch(tmp_path):
         assert KEY not in json.dumps([one.headers for one in up.seen])
 
 
-def test_a_foreign_page_is_refused_and_an_old_version_too(tmp_path):
-    with served(tmp_path) as gateway:
-        with pytest.raises(InvalidStatus) as refused:
-            connect(ws_url(gateway), origin="https://evil.example")
-        assert refused.value.response.status_code == 403
-        upgrade = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "8"}
-        assert httpx.get(f"{gateway.url}/v1/responses", headers=upgrade).status_code == 426
+def test_a_foreign_page_is_refused_and_an_old_version_too(demo):
+    with pytest.raises(InvalidStatus) as refused:
+        connect(ws_url(demo), origin="https://evil.example")
+    assert refused.value.response.status_code == 403
+    upgrade = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "8"}
+    assert httpx.get(f"{demo.url}/v1/responses", headers=upgrade).status_code == 426
 
 
-def test_pings_are_answered_also_during_an_answer(tmp_path):
-    with served(tmp_path) as gateway, connect(ws_url(gateway), ping_interval=None) as socket:
+def test_pings_are_answered_also_during_an_answer(demo):
+    with connect(ws_url(demo), ping_interval=None) as socket:
         assert socket.ping().wait(10)
         socket.send(json.dumps({"type": "response.create", "model": "demo/slow", "input": "hi"}))
         first = json.loads(socket.recv(timeout=20))

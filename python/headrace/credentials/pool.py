@@ -118,6 +118,7 @@ class Pool:
         "_strategy",
         "_used",
         "on_mark",
+        "plain_until",
         "provider",
     )
 
@@ -134,6 +135,8 @@ class Pool:
         #: What is known of a member's limits for a model, and the requests left by it that were taken since.
         self._seen: dict[tuple[str, str], list[Any]] = {}
         self._last = -1
+        #: Until then (Unix time) the provider is not asked for a WebSocket: it refused one.
+        self.plain_until = 0.0
         #: Told of every mark that is made here, with its scope: for those who share or keep states.
         self.on_mark: OnMark | None = None
 

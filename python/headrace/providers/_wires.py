@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
+from headrace.requests import REMOVE, Headers, PreparedRequest, Request, RuntimeMap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,6 +127,7 @@ def language_model(
     url: str | None = None,
     streams: bool = False,
     normalise: bool = False,
+    websocket: bool = False,
 ) -> PreparedRequest:
     """Prepare a model's request in the runtime map's protocol.
 
@@ -136,6 +138,7 @@ def language_model(
     - `url`: where the vendor's path is not the wire's own.
     - `normalise`: the answer is encoded anew also for a client of the same protocol.
     - `streams`: the answer is a stream, whatever the client asked for.
+    - `websocket`: a Responses stream goes over a WebSocket, where the provider lets it.
     """
     protocol = runtime.protocol
     chat = protocol == "openai_chat"
@@ -155,7 +158,7 @@ def language_model(
     if headers:
         own = {name for name, _ in headers}
         passed = tuple(pair for pair in passed if pair[0] not in own)
-    return PreparedRequest(
+    prepared = PreparedRequest(
         url=url or endpoint(runtime.base_url, protocol),
         headers=(
             ("content-type", "application/json"),
@@ -170,4 +173,20 @@ def language_model(
         think_tags=think_tags and protocol in _TAGGED,
         usage_asked=asked and request.protocol == "openai_chat",
         normalise=normalise,
+    )
+    if not (websocket and protocol == "openai_responses" and (streams or request.stream)):
+        return prepared
+    # One message each way: its type stands beside the body's keys, and `stream` must not be sent.
+    message = {**changes, "/type": "response.create", "/stream": REMOVE, "/stream_options": REMOVE}
+    return replace(
+        prepared,
+        # http becomes ws, https becomes wss.
+        url=prepared.url.replace("http", "ws", 1),
+        method="GET",
+        headers=tuple(pair for pair in prepared.headers if pair[0] not in {"accept", "content-type"}),
+        body=request.body_for(
+            protocol, model=runtime.model, provider=runtime.provider, edits=message, target_flags=flags
+        ),
+        transport="websocket",
+        otherwise=prepared,
     )

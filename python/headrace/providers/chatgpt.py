@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFINITION", "Settings", "account_of", "authorize", "prepare"]
 
 _CLAIMS: Final = "https://api.openai.com/auth"
+#: What the backend wants to see before it switches.
+_WEBSOCKETS: Final = "responses_websockets=2026-02-06"
 _ACCOUNT: Final = "chatgpt-account-id"
 
 
@@ -36,6 +38,8 @@ class Settings:
     """Sent as `chatgpt-account-id`, in place of the one that the token names."""
     originator: str = "headrace"
     """Sent as `originator` for a client that sends none."""
+    websocket: bool = False
+    """Whether answers come over WebSockets that are kept open; HTTP is what remains where one cannot be had."""
     without: tuple[str, ...] = ("max_output_tokens",)
     """Keys of the body that the backend refuses, and that are therefore left out."""
 
@@ -49,7 +53,9 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
         headers += ((_ACCOUNT, settings.account_id),)
     edits: dict[str, Any] = {"/stream": True, "/store": False}
     edits |= {f"/{key}": REMOVE for key in settings.without}
-    return language_model(runtime, request, headers=headers, edits=edits, streams=True)
+    if settings.websocket:
+        headers += (("openai-beta", _WEBSOCKETS),)
+    return language_model(runtime, request, headers=headers, edits=edits, streams=True, websocket=settings.websocket)
 
 
 def authorize(secret: Secret) -> Headers:

@@ -29,6 +29,8 @@ class Settings:
     """Sent as `openai-organization`."""
     project: str | None = None
     """Sent as `openai-project`."""
+    websocket: bool = False
+    """Whether Responses streams go over WebSockets that are kept open; HTTP is what remains where one cannot be had."""
 
 
 def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
@@ -37,7 +39,7 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     # These refuse to be asked how much they reason, also where a translated request would ask it; the others refuse
     # sampling that a client of another vendor asks for by habit.
     flags = ("no_effort", "no_encrypted_reasoning", "sampling") if _PLAIN.match(runtime.model) else ()
-    return language_model(runtime, request, headers=headers, flags=flags)
+    return language_model(runtime, request, headers=headers, flags=flags, websocket=runtime.settings.websocket)
 
 
 def _payer(runtime: RuntimeMap) -> Headers:

@@ -67,6 +67,8 @@ class Settings:
     dialect: tuple[str, ...] = ()
     """What this server takes beside what most do, or with `no_` before it does not, in a request that had to be
     translated to its protocol."""
+    websocket: bool = False
+    """Whether its Responses streams go over WebSockets that are kept open, with HTTP where one cannot be had."""
     headers: dict[str, str] = field(default_factory=dict)
     """Sent with every request. Never a secret: a key belongs into `[[providers.credentials]]`."""
 
@@ -104,6 +106,7 @@ def prepare(runtime: RuntimeMap, request: Request, *, headers: Headers = ()) -> 
         ask_usage=settings.include_usage,
         think_tags=settings.think_tags,
         flags=(base, *usage, *settings.dialect),
+        websocket=settings.websocket,
     )
 
 

@@ -249,18 +249,20 @@ impl Run<'_> {
     fn conclude(&mut self, end: bool) {
         let Some(answer) = &mut self.answer else { return };
         answer.redact(&self.relay.terms.spec.secrets);
+        let failed = answer.reading.tally.error.is_some();
         if answer.committed && matches!(answer.reading.kind, Kind::Frames(_)) && answer.reading.tally.breaks_off() {
             self.tell_cut();
         } else if answer.committed {
             self.over = Some(Outcome::Told);
-        } else if answer.reading.tally.error.is_some() {
+        } else if failed {
             self.fail(None);
         } else {
             self.commit(true);
         }
         if let Some(attempt) = self.attempt.take() {
             self.relay.ledger.account.bytes_sent += attempt.bytes_sent();
-            if !end {
+            // A connection on which an error came is not used again: nobody knows what else stands in it.
+            if !end && !failed {
                 attempt.release();
             }
         }

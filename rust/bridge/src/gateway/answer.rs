@@ -53,13 +53,20 @@ fn relay_named(name: &str) -> PyResult<Relay> {
 fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
     let py = value.py();
     let transport = value.getattr(intern!(py, "transport"))?;
-    if transport.extract::<&str>()? != "http" {
-        return Err(PyValueError::new_err("the edge has no transport but http"));
+    // The address says it too, and the kernel goes by that.
+    let scheme = match transport.extract::<&str>()? {
+        "http" => "http",
+        "websocket" => "ws",
+        _ => return Err(PyValueError::new_err("transport must be http or websocket")),
+    };
+    let url: String = value.getattr(intern!(py, "url"))?.extract()?;
+    if !url.starts_with(scheme) {
+        return Err(PyValueError::new_err("the transport is not that of the URL"));
     }
     let relay = value.getattr(intern!(py, "relay"))?;
     Ok(AttemptSpec {
         method: value.getattr(intern!(py, "method"))?.extract()?,
-        url: value.getattr(intern!(py, "url"))?.extract()?,
+        url,
         headers: headers(&value.getattr(intern!(py, "headers"))?)?,
         body: body(&value.getattr(intern!(py, "body"))?)?,
         protocol: protocol_named(value.getattr(intern!(py, "protocol"))?.extract()?)?,
