@@ -14,8 +14,8 @@ from tests.support.postgres import running
 
 MOST = 120
 """More points than a run has."""
-STEP = 1 if os.environ.get("HEADRACE_LONG") else 3
-"""Of the points, the usual run takes each third, another third on each store."""
+STEP = 1 if os.environ.get("HEADRACE_LONG") else 4
+"""Of the points, the usual run takes each fourth, others on each store."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
