@@ -49,6 +49,10 @@ def thought(body):
 def said(body):
     """Text and calls of the assistant's in a request, whatever its protocol."""
     text, calls = "", []
+    for part in gemini(body):
+        text += part.get("text", "")
+        if call := part.get("functionCall"):
+            calls.append((call["name"], call.get("args", {})))
     for item in body.get("messages", body.get("input", ())):
         blocks = item["content"] if isinstance(item.get("content"), list) else []
         if isinstance(item.get("content"), str):
@@ -67,8 +71,16 @@ def said(body):
     return text, calls
 
 
+def gemini(body):
+    """What the model said, of a Gemini body's parts; nothing of any other."""
+    said_by_model = [content for content in body.get("contents", ()) if content.get("role") == "model"]
+    return [part for content in said_by_model for part in content["parts"] if not part.get("thought")]
+
+
 def state(protocol, body):
     """The opaque state that a request gives back."""
+    if protocol == "google_gemini":
+        return [part["thoughtSignature"] for part in gemini(body) if "thoughtSignature" in part]
     messages = body.get("messages", body.get("input", ()))
     if protocol == "openai_responses":
         return [item["encrypted_content"] for item in messages if item.get("type") == "reasoning"]
