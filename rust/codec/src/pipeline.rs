@@ -315,11 +315,11 @@ fn message_of(
     sink: &mut dyn Sink,
 ) -> bool {
     let mut out = response.out(message.start, sink);
-    match message.text(":message-type") {
-        Some("exception") => {
+    match message.text_bytes(":message-type") {
+        Some(b"exception") => {
             out.named_error(message.text(":exception-type").unwrap_or_default(), message.payload);
         }
-        Some("error") => {
+        Some(b"error") => {
             let mut body = message.payload.to_vec();
             if let Some(said) = message.text(":error-message").filter(|_| body.is_empty()) {
                 push_json_str(said, &mut body);
@@ -327,8 +327,8 @@ fn message_of(
             out.named_error(message.text(":error-code").unwrap_or_default(), &body);
         }
         _ => {
-            let name = message.text(":event-type").unwrap_or_default();
-            payload(message.payload, name.as_bytes(), normalizer.get(), template, &mut out);
+            let name = message.text_bytes(":event-type").unwrap_or_default();
+            payload(message.payload, name, normalizer.get(), template, &mut out);
         }
     }
     let mark = response.take_mark();

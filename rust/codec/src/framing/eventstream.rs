@@ -57,8 +57,15 @@ impl<'a> Message<'a> {
     /// A header that is text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&'a str> {
+        std::str::from_utf8(self.text_bytes(name)?).ok()
+    }
+
+    /// As [`Message::text`], without another look at its letters: what every message is asked for.
+    #[inline]
+    #[must_use]
+    pub fn text_bytes(&self, name: &str) -> Option<&'a [u8]> {
         let field = self.fields.iter().find(|f| self.headers[f.name.clone()] == *name.as_bytes())?;
-        std::str::from_utf8(&self.headers[field.text.clone()?]).ok()
+        Some(&self.headers[field.text.clone()?])
     }
 }
 
