@@ -31,6 +31,7 @@ from headrace.log.payloads import (
     FileChange,
     HookDecided,
     Limits,
+    PermissionDecided,
     PermissionRequested,
     ToolIntent,
     ToolObserved,
@@ -233,6 +234,7 @@ class ToolRuntime:
                     message=self._clerk.words(stop.message),
                 )
             )
+            await self._denied_by_nature(intent, stop)
             return (await _surely(self._observe(intent, stop.phase, stop.code, stop.message)))[0]
         await self._clerk.record(
             ToolValidated(
@@ -297,7 +299,20 @@ class ToolRuntime:
         try:
             return await self._prepare(call.intent, call.entry, call.intent.input)
         except Stop as stop:
+            await self._denied_by_nature(call.intent, stop)
             raise Stop("ask", stop.code, stop.message) from None
+
+    async def _denied_by_nature(self, intent: ToolIntent, stop: Stop) -> None:
+        """Record a denial that no rule had to say: what a tool never does is denied in every mode, by us."""
+        if stop.code == "permission_denied":
+            await self._clerk.record(
+                PermissionDecided(
+                    intent_id=intent.intent_id,
+                    decision="deny",
+                    by="default",
+                    reason=self._clerk.words(stop.message),
+                )
+            )
 
     # --- execution
 
