@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, get_args
 import click
 
 from headrace.cli_log import log
+from headrace.cli_run import COMMANDS
 from headrace.cli_store import store
 from headrace.codes import End, Protocol
 
@@ -64,6 +65,8 @@ def main() -> None:
 
 main.add_command(log)
 main.add_command(store)
+for one in COMMANDS:
+    main.add_command(one)
 
 
 @main.command()
@@ -205,15 +208,17 @@ def check(path: Path | None, *, schema: bool, kinds: bool) -> None:
 @main.command()
 @click.option("--config", "path", type=click.Path(path_type=Path), help="The file; by default as `check` finds it.")
 @click.option("--live", is_flag=True, help="Make one real request of a few tokens with every credential.")
-def doctor(path: Path | None, *, live: bool) -> None:
-    """Say who is asked for each name, as requests find it; with --live, try every credential.
+@click.option("--project", type=click.Path(file_okay=False), default=".", help="The workspace of runs.")
+def doctor(path: Path | None, *, live: bool, project: str) -> None:
+    """Say who is asked for each name, as requests and runs find it; and which sandbox, store and policy runs have.
 
-    Ends with 1 if anything is wrong.
+    With --live, try every credential. Ends with 1 if anything is wrong.
     """
     import os
 
     from headrace.config import ConfigurationError
     from headrace.doctor import examine, try_out
+    from headrace.harness.health import examine_host
     from headrace.startup import configure
 
     try:
@@ -222,7 +227,7 @@ def doctor(path: Path | None, *, live: bool) -> None:
         click.echo(error)
         sys.exit(1)
     wrong = False
-    looks = [examine(setup.config, setup.registry)]
+    looks = [examine(setup.config, setup.registry), examine_host(setup.config.store.url, project, os.environ)]
     if live:
         looks.append(try_out(setup.config, setup.registry))
     for look in looks:
