@@ -42,7 +42,7 @@ from headrace.selectors import Pattern, Route, parse
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from headrace.catalogue import ModelFacts
+    from headrace.catalogue import ModelFacts, Shape
     from headrace.config import Config, Key
     from headrace.credentials import Pool
     from headrace.node import Node
@@ -68,7 +68,11 @@ _OVERLOADED: Final = 529
 _COUNTING: Final = "anthropic_messages"
 _GEMINI: Final = "google_gemini"
 #: The shape of a list of models, by the client's protocol.
-_SHAPES: Final = {"anthropic_messages": "anthropic", "google_gemini": "google"}
+_SHAPES: Final[Mapping[str, Shape]] = {
+    "anthropic_messages": "anthropic",
+    "google_gemini": "google",
+    "ollama_chat": "ollama",
+}
 #: What is answered without a provider.
 _OWN: Final = ("models", "session")
 
@@ -407,7 +411,8 @@ class Gateway:
                 # Gemini's own definitions have put it into the URL.
                 path = "/count_tokens" if found.wire.protocol == _COUNTING else ""
                 return replace(prepared, url=prepared.url + path), "opaque"
-            same = found.wire.protocol == client and not prepared.normalise
+            # Events of a verbatim relay are those of an event stream, and these are lines.
+            same = found.wire.protocol == client and not prepared.normalise and client != "ollama_chat"
             return prepared, "verbatim" if same else "normalised"
 
         way = self._way(

@@ -54,7 +54,7 @@ Deferred: TypeAlias = T | Coroutine[Any, Any, T]
 """A value, or a coroutine for it: the caller takes the value at once and makes a task only where there is none yet."""
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
-ClientProtocol = Literal["openai_chat", "openai_responses", "anthropic_messages", "google_gemini"]
+ClientProtocol = Literal["openai_chat", "openai_responses", "anthropic_messages", "google_gemini", "ollama_chat"]
 Relay = Literal["verbatim", "normalised", "opaque", "gathered", "gathered_verbatim"]
 """`opaque`: the bytes pass and nobody reads them, as the answer is no model's (a token count, a stream of pictures).
 `gathered`: the whole answer comes to `Policy.read`, which says what the client gets; `gathered_verbatim`: likewise, and

@@ -36,7 +36,7 @@ VISION: Final = "vision_fallback"
 KEPT: Final = 4096
 #: What of a model's name a header may hold as it is, beside letters and digits; a comma stands between values.
 HEADER_TEXT: Final = "/:@!$&'()*+=~._-"
-_PROTOCOLS: Final = ("openai_chat", "openai_responses", "anthropic_messages", "google_gemini")
+_PROTOCOLS: Final = ("openai_chat", "openai_responses", "anthropic_messages", "google_gemini", "ollama_chat")
 _EXPLICIT: Final = frozenset({"embeddings", "rerank"})
 
 

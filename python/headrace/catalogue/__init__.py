@@ -5,7 +5,7 @@ Never here: a decision, a credential, a request of a client.
 
 from headrace.catalogue._facts import UNKNOWN, Facts, ModelFacts, Prices, as_of
 from headrace.catalogue._listing import Listed, Listings, ask, read_listing
-from headrace.catalogue._lists import merged, written
+from headrace.catalogue._lists import Shape, merged, written
 
 __all__ = [
     "UNKNOWN",
@@ -14,6 +14,7 @@ __all__ = [
     "Listings",
     "ModelFacts",
     "Prices",
+    "Shape",
     "as_of",
     "ask",
     "merged",

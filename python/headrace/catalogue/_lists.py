@@ -6,14 +6,17 @@ Never here: a socket, a choice.
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from headrace.catalogue._facts import UNKNOWN, ModelFacts, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["merged", "written"]
+__all__ = ["Shape", "merged", "written"]
+
+Shape: TypeAlias = Literal["openai", "anthropic", "google", "ollama"]
+"""Whose list it looks like."""
 
 _PLAIN: Final = ("context_window", "max_output", "input", "output")
 
@@ -24,8 +27,8 @@ def merged(first: ModelFacts, then: ModelFacts) -> ModelFacts:
     return replace(UNKNOWN, **facts, prices=first.prices or then.prices)
 
 
-def written(known: Mapping[str, tuple[str, ModelFacts]], shape: str) -> bytes:
-    """Write a list in the shape of `openai`, `anthropic` or `google`.
+def written(known: Mapping[str, tuple[str, ModelFacts]], shape: Shape) -> bytes:
+    """Write a list in the shape of a vendor's.
 
     - `known`: name to the provider's row and what is known of the model.
     """
@@ -33,6 +36,8 @@ def written(known: Mapping[str, tuple[str, ModelFacts]], shape: str) -> bytes:
 
     if shape == "google":
         return orjson.dumps({"models": [_google(name, facts) for name, (_, facts) in known.items()]})
+    if shape == "ollama":
+        return orjson.dumps({"models": [_ollama(name, owner) for name, (owner, _) in known.items()]})
     if shape == "openai":
         data = [_openai(name, owner, facts) for name, (owner, facts) in known.items()]
         return orjson.dumps({"object": "list", "data": data})
@@ -45,6 +50,13 @@ def written(known: Mapping[str, tuple[str, ModelFacts]], shape: str) -> bytes:
             "last_id": ids[-1] if ids else None,
         }
     )
+
+
+def _ollama(name: str, owner: str) -> dict[str, Any]:
+    # No file lies here: no size, and no digest of one. When it was made is not known, as in the others' lists.
+    details = {"format": "", "family": owner, "families": None, "parameter_size": "", "quantization_level": ""}
+    made = "1970-01-01T00:00:00Z"
+    return {"name": name, "model": name, "modified_at": made, "size": 0, "digest": "", "details": details}
 
 
 def _openai(name: str, owner: str, facts: ModelFacts) -> dict[str, Any]:

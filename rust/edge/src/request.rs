@@ -164,6 +164,7 @@ fn format_of_path(path: &str) -> Option<Protocol> {
         "/v1/responses" => Some(Protocol::OpenaiResponses),
         path if path.starts_with("/v1/messages") => Some(Protocol::AnthropicMessages),
         path if path.starts_with("/v1beta") || gemini::call(path).is_some() => Some(Protocol::GoogleGemini),
+        "/api/chat" | "/api/tags" => Some(Protocol::OllamaChat),
         _ => None,
     }
 }
@@ -177,8 +178,9 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         "/v1/responses" => (Route::Policy(Generate, Protocol::OpenaiResponses), POST),
         "/v1/messages" => (Route::Policy(Generate, Protocol::AnthropicMessages), POST),
         "/v1/messages/count_tokens" => (Route::Policy(CountTokens, Protocol::AnthropicMessages), POST),
-        "/v1/models" => (Route::Policy(Models, format_of(head)), GET),
+        "/v1/models" | "/api/tags" => (Route::Policy(Models, format_of(head)), GET),
         "/v1beta/models" => (Route::Policy(Models, Protocol::GoogleGemini), GET),
+        "/api/chat" => (Route::Policy(Generate, Protocol::OllamaChat), POST),
         "/v1/embeddings" => other(Operation::Embeddings),
         "/v1/rerank" => other(Operation::Rerank),
         "/v1/images/generations" => other(Operation::Images),

@@ -88,7 +88,11 @@ impl Terms<'_> {
         streams: bool,
         kind: &Kind,
     ) -> Vec<(&'h str, Cow<'h, str>)> {
-        let default = if streams && !self.request.wants_array() { EVENT_STREAM } else { JSON };
+        let default = match (streams, self.client_protocol) {
+            (true, Protocol::OllamaChat) => LINES,
+            (true, _) if !self.request.wants_array() => EVENT_STREAM,
+            _ => JSON,
+        };
         let own = match kind {
             Kind::Events(_) => None,
             // A stream is told as one, whatever the upstream called it.
@@ -151,6 +155,7 @@ fn loss_header(losses: &[Loss]) -> String {
     value
 }
 
+const LINES: &str = "application/x-ndjson";
 const EVENT_STREAM: &str = "text/event-stream";
 pub(crate) const JSON: &str = "application/json";
 

@@ -63,6 +63,8 @@ pub fn refusal(client: Protocol, status: u16, code: &str, message: &str, param: 
         messages_error(messages_type(status), code, message, &mut body);
     } else if client == Protocol::GoogleGemini {
         google_error(status, code, message, None, &mut body);
+    } else if client == Protocol::OllamaChat {
+        ollama_error(message, &mut body);
     } else {
         openai_error(openai_type(status, code), code, message, param, &mut body);
     }
@@ -127,6 +129,8 @@ impl Told {
             messages_error(kind, name, &self.message, &mut body);
         } else if client == Protocol::GoogleGemini {
             google_error(self.status, &self.code, &self.message, self.retry_after_s, &mut body);
+        } else if client == Protocol::OllamaChat {
+            ollama_error(&self.message, &mut body);
         } else {
             openai_error(openai_type(self.status, &self.code), &self.code, &self.message, None, &mut body);
         }
@@ -267,6 +271,12 @@ fn messages_type(status: u16) -> &'static str {
         500.. => "api_error",
         _ => "invalid_request_error",
     }
+}
+
+fn ollama_error(message: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"error\":");
+    push_json_str(message, out);
+    out.push(b'}');
 }
 
 fn openai_error(kind: &str, code: &str, message: &str, param: Option<&str>, out: &mut Vec<u8>) {

@@ -23,6 +23,7 @@ mod calls;
 pub mod continuation;
 mod errors;
 mod google_gemini;
+mod ollama_chat;
 mod openai_chat;
 mod openai_responses;
 mod shared;
@@ -34,6 +35,7 @@ use asked::Asked;
 use calls::Calls;
 use errors::Told;
 use google_gemini::Gemini;
+use ollama_chat::Ollama;
 use openai_chat::Chat;
 use openai_responses::Responses;
 use shared::{Counts, Shared};
@@ -102,7 +104,11 @@ impl std::fmt::Debug for EncoderConfig {
 pub fn is_client(protocol: Protocol) -> bool {
     matches!(
         protocol,
-        Protocol::OpenaiChat | Protocol::OpenaiResponses | Protocol::AnthropicMessages | Protocol::GoogleGemini
+        Protocol::OpenaiChat
+            | Protocol::OpenaiResponses
+            | Protocol::AnthropicMessages
+            | Protocol::GoogleGemini
+            | Protocol::OllamaChat
     )
 }
 
@@ -116,6 +122,8 @@ pub fn keep_alive(protocol: Protocol) -> &'static [u8] {
         Protocol::OpenaiResponses => b"event: keepalive\ndata: {\"type\":\"keepalive\"}\n\n",
         Protocol::AnthropicMessages => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
         // A comment would be text to the vendor's SDK; a blank line is nothing.
+        // A line with no text in it, since a blank one is an error to the vendor's SDK.
+        Protocol::OllamaChat => b"{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n",
         Protocol::GoogleGemini => b"\n",
         _ => b": keep-alive\n\n",
     }
@@ -151,6 +159,7 @@ enum Form {
     Responses(Box<Responses>),
     Messages(Box<Messages>),
     Gemini(Box<Gemini>),
+    Ollama(Box<Ollama>),
 }
 
 /// The fields of [`Event::Continuation`].
@@ -183,6 +192,7 @@ impl Encoder {
             Protocol::OpenaiResponses => Form::Responses(Box::new(Responses::new(calls, asked.echo()))),
             Protocol::AnthropicMessages => Form::Messages(Box::new(Messages::new(calls))),
             Protocol::GoogleGemini => Form::Gemini(Box::new(Gemini::new(calls, shared.stream && asked.array()))),
+            Protocol::OllamaChat => Form::Ollama(Box::new(Ollama::new(&shared, calls))),
             _ => Form::Chat(Box::new(Chat::new(&shared, calls))),
         };
         Encoder { shared, form, kept: 0, over: false }
@@ -206,6 +216,7 @@ impl Encoder {
                 Form::Responses(form) => form.event(&mut self.shared, event, out),
                 Form::Messages(form) => form.event(&mut self.shared, event, out),
                 Form::Gemini(form) => form.event(&mut self.shared, event, out),
+                Form::Ollama(form) => form.event(&mut self.shared, event, out),
             },
         };
         match outcome {
@@ -252,7 +263,7 @@ impl Encoder {
     fn exceeds(&mut self, event: &Event<'_>) -> bool {
         let keeps = match &self.form {
             _ if !self.shared.stream => true,
-            Form::Chat(_) | Form::Gemini(_) => false,
+            Form::Chat(_) | Form::Gemini(_) | Form::Ollama(_) => false,
             Form::Responses(_) => true,
             Form::Messages(form) => form.is_blocked(),
         };
@@ -286,6 +297,7 @@ impl Encoder {
             Form::Responses(form) => form.fail(&mut self.shared, told, out),
             Form::Messages(_) => Messages::fail(told, out),
             Form::Gemini(form) => form.fail(told, out),
+            Form::Ollama(_) => Ollama::fail(told, out),
         }
     }
 }

@@ -48,6 +48,8 @@ pub fn inspect(body: &[u8], protocol: Protocol) -> Result<Facts, RequestError> {
     if look.s.kind()? != Kind::Object {
         return Err(RequestError::expected(String::new(), "an object"));
     }
+    // Ollama streams unless it is told not to.
+    look.facts.stream = protocol == Protocol::OllamaChat;
     let mut items = look.s.object()?;
     look.facts.layout.open = look.s.pos();
     let mut keys: Vec<Literal<'_>> = Vec::with_capacity(24);

@@ -163,6 +163,9 @@ impl Column {
 /// The column of a pair.
 #[must_use]
 pub fn column(source: Source, target: Protocol) -> Column {
+    // What an Ollama client asks is read in Chat's words.
+    let chat = Source::Protocol(Protocol::OpenaiChat);
+    let source = if source == Source::Protocol(Protocol::OllamaChat) { chat } else { source };
     match target {
         Protocol::OpenaiChat if source == Source::Protocol(target) => openai_chat::DIALECT,
         Protocol::OpenaiChat => Column::CHAT,

@@ -3,8 +3,10 @@
 //! Chat is what it is most like, so requests of other protocols go by Chat's column; a Chat request goes by that of
 //! Responses, which is the nearest that is another protocol. Names that begin with `options.` stand in that object.
 
+mod read;
 mod write;
 
+pub(super) use read::prepared;
 pub(super) use write::write;
 
 use super::flags::Flag;
