@@ -106,8 +106,8 @@ def decoded_failure(protocol, status, headers, body):
 
 
 def test_misuse_is_refused():
-    with pytest.raises(ValueError, match="clients do not speak google_gemini"):
-        encoder("google_gemini")
+    with pytest.raises(ValueError, match="clients do not speak cohere_chat"):
+        encoder("cohere_chat")
     with pytest.raises(TypeError, match="ProviderErrorEvent"):
         error_reply("openai_chat", ReasoningDelta("a"))
     with pytest.raises(TypeError, match="is no event"):
