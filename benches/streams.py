@@ -310,6 +310,33 @@ def _ollama(make: _Maker) -> Stream:
     return Stream("ollama_chat", "ollama_chat", wire, "".join(tokens), "".join(thoughts), calls)
 
 
+def _gemini(make: _Maker) -> Stream:
+    """Chunks of Gemini: thoughts, text with the counts in every chunk, one signed call."""
+    thoughts, tokens = make.tokens(DELTAS // 4), make.tokens(DELTAS * 3 // 4)
+    text, _ = make.arguments(DELTAS // 8)
+    answer = make.ident(23)
+
+    def chunk(part: dict[str, Any], at: int, **more: Any) -> bytes:
+        usage = {
+            "promptTokenCount": 40,
+            "candidatesTokenCount": at,
+            "totalTokenCount": 40 + at,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 40}],
+        }
+        candidate = {"content": {"parts": [part], "role": "model"}, **more, "index": 0}
+        return _sse({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "tern-4", "responseId": answer})
+
+    call = {"functionCall": {"name": "write_file", "args": json.loads(text)}, "thoughtSignature": make.ident(400)}
+    wire = (
+        *(chunk({"text": piece, "thought": True}, at) for at, piece in enumerate(thoughts)),
+        *(chunk({"text": piece}, at) for at, piece in enumerate(tokens)),
+        chunk(call, 1999),
+        chunk({"text": ""}, 2000, finishReason="STOP"),
+    )
+    calls = (("write_file", json.loads(text)),)
+    return Stream("google_gemini", "google_gemini", wire, "".join(tokens), "".join(thoughts), calls)
+
+
 _MAKERS = {
     "openai_chat_text": _chat_text,
     "openai_chat_tools": _chat_tools,
@@ -321,7 +348,7 @@ _MAKERS = {
 NAMES = tuple(_MAKERS)
 """The streams that every bench has."""
 
-_FURTHER = {"cohere_chat": _cohere, "ollama_chat": _ollama}
+_FURTHER = {"google_gemini": _gemini, "cohere_chat": _cohere, "ollama_chat": _ollama}
 FURTHER = tuple(_FURTHER)
 """One stream of each further family, for the codec's bench."""
 

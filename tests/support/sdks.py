@@ -196,12 +196,12 @@ def _messages(server: Replay, streaming: bool) -> dict[str, Any]:
     }
 
 
-def google(url: str) -> genai.Client:
+def google(url: str, key: str = "none") -> genai.Client:
     """Google's client, which does not try again."""
     options = genai.types.HttpOptions(
         base_url=url, timeout=20_000, retry_options=genai.types.HttpRetryOptions(attempts=1)
     )
-    return genai.Client(api_key="none", http_options=options)
+    return genai.Client(api_key=key, http_options=options)
 
 
 def _google(server: Replay, streaming: bool) -> dict[str, Any]:

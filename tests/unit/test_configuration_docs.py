@@ -29,7 +29,7 @@ from headrace.config import (
 )
 from headrace.gateway import Gateway
 from headrace.plugins import ENTRY_POINT_GROUP
-from headrace.providers import anthropic, bedrock, openai, openai_compatible
+from headrace.providers import anthropic, bedrock, google, openai, openai_compatible, vertex
 from headrace.registry import Registry
 from headrace.selectors import PROFILES
 from headrace.startup import check_selectors
@@ -44,6 +44,8 @@ TABLES = [
     ("## `[[routes]]`", RouteTable),
     ("Of `openai`:", openai.Settings),
     ("Of `anthropic`:", anthropic.Settings),
+    ("Of `google`, the Gemini API", google.Settings),
+    ("Of `vertex`, whose credential", vertex.Settings),
     ("Of `bedrock`, where a credential", bedrock.Settings),
     ("Of `openai_compatible` and the vendors:", openai_compatible.Settings),
     ("## `[store]`", Store),
