@@ -11,7 +11,7 @@ from tests.support.edge import listener
 from tests.support.sdks import google
 
 STREAM = (
-    b'data: {"candidates":[{"content":{"parts":[{"text":"High "}],"role":"model"}}],"modelVersion":"m","responseId":"r"}\n\n'
+    b'data: {"candidates":[{"content":{"parts":[{"text":"High "}],"role":"model"}}],"responseId":"r"}\n\n'
     b'data: {"candidates":[{"content":{"parts":[{"text":"noon"}]},"finishReason":"STOP"}],"responseId":"r"}\n\n'
 )
 COUNTED = Reply((b'{"totalTokens":31}',), headers=(("content-type", "application/json"),))
