@@ -14,6 +14,7 @@ import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.credentials.oauth import SCHEMA as OAUTH_SCHEMA
 from headrace.credentials.sealed import SCHEMA as SECRETS_SCHEMA
 from headrace.credentials.vault import new_key
 from headrace.log.schema import SCHEMA as LOG_SCHEMA
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMAS", "Table", "check_store", "export_store", "import_store", "rotate", "tables_of"]
 
-SCHEMAS: Final[tuple[Schema, ...]] = (SECRETS_SCHEMA, NODE_SCHEMA, LOG_SCHEMA)
+SCHEMAS: Final[tuple[Schema, ...]] = (SECRETS_SCHEMA, NODE_SCHEMA, LOG_SCHEMA, OAUTH_SCHEMA)
 
 _FORMAT: Final = 1
 #: Rows that are read or written at a time.
