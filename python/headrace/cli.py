@@ -18,6 +18,7 @@ import click
 from headrace.cli_log import log
 from headrace.cli_run import COMMANDS
 from headrace.cli_store import store
+from headrace.cli_trace import trace
 from headrace.codes import End, Protocol
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def main() -> None:
 
 main.add_command(log)
 main.add_command(store)
+main.add_command(trace)
 for one in COMMANDS:
     main.add_command(one)
 

@@ -13,6 +13,7 @@ from headrace.harness import demo, exits
 from headrace.harness.checks import Check
 from headrace.harness.host import INSTRUCTIONS, Host, MisuseError, Place, open_host, open_log
 from headrace.harness.lead import answer_first, lead, pending
+from headrace.harness.view import clean
 from headrace.log import payloads as p
 from headrace.log.eventlog import FencedError
 from headrace.log.records import LogError, TamperedError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.tools.execution import Tier
     from headrace.tools.permission import Mode
 
-__all__ = ["Wanted", "approve", "branch", "chat", "ended_with", "resumed", "run", "run_demo", "view_for"]
+__all__ = ["Wanted", "approve", "branch", "chat", "ended_with", "resumed", "run", "run_demo", "store_of", "view_for"]
 
 T = TypeVar("T")
 CONTEXT_SHARE = 0.8
@@ -85,7 +86,7 @@ def view_for(wanted: Wanted) -> View:
     return TerminalView(keyboard=Lines(descriptor) if is_person or wanted.is_chat else None, answers=is_person)
 
 
-def ended_with(view: View, act: Coroutine[Any, Any, int] | Callable[[], int]) -> int:
+def ended_with(view: View | None, act: Coroutine[Any, Any, int] | Callable[[], int]) -> int:
     """Do something, and turn what it raises into words and an exit status."""
     try:
         return act() if callable(act) else asyncio.run(act)
@@ -103,8 +104,16 @@ def ended_with(view: View, act: Coroutine[Any, Any, int] | Callable[[], int]) ->
     except BrokenPipeError:
         sys.stderr.close()  # the reader has left, and Python would say so at exit
         return exits.FAILED
-    view.failed(words, code)
+    if view is not None:
+        view.failed(words, code)
+    else:
+        sys.stderr.write(f"headrace: {clean(words)}\n")
     return code
+
+
+def store_of(config: Path | None, store: str | None) -> str:
+    """Say which store is meant. Raises `ConfigurationError`."""
+    return store or configure(config, environ=os.environ).config.store.url
 
 
 def _config(wanted: Wanted) -> Config:

@@ -205,6 +205,27 @@ class EventLog:
                     break
         return list(checked(raw, run_id, head=(info.head, info.chain)))
 
+    async def upto(self, run_id: str, seq: int) -> list[Record]:
+        """Give a run's events up to one, verified but for its head: what stands before an event that is wrong.
+
+        - Raises `TamperedError`: one of these is not the one that was written either.
+        """
+        raw: list[Record] = []
+        async with self.store.transaction(read_only=True) as tx:
+            rows: list[tuple[Any, ...]] = []
+            while not raw or len(rows) == PAGE:
+                rows = await tx.fetch(
+                    f"SELECT {_COLUMNS} FROM log_events WHERE run_id = ? AND seq > ? AND seq <= ? "  # noqa: S608 - ours
+                    f"ORDER BY seq LIMIT {PAGE}",
+                    run_id,
+                    raw[-1].seq if raw else 0,
+                    seq,
+                )
+                raw += map(Record._make, rows)
+                if not rows:
+                    break
+        return list(checked(raw, run_id))
+
     async def verify(self, run_id: str, *, trusted: Collection[str] | None = None) -> Verdict:
         """Check a run's events, their chain and their seals. Finds the first that is wrong, and raises nothing for it.
 
