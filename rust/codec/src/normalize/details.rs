@@ -108,8 +108,9 @@ impl Details {
     /// Files the fragment, and cuts from its text what a cumulative vendor repeats.
     fn add(&mut self, raw: &[u8], entry: &mut Entry<'_>) {
         let same = self.items.last_mut().filter(|last| {
-            // An opaque part without a text is whole by itself.
-            last.key.0 == entry.kind && last.key.1 == entry.index && last.text.is_some() && entry.text.is_some()
+            // An opaque part without a text is whole by itself; a signature alone signs the text before it.
+            let goes_on = entry.text.is_some() || entry.signature.is_some();
+            last.key.0 == entry.kind && last.key.1 == entry.index && last.text.is_some() && goes_on
         });
         let Some(item) = same else {
             self.bytes += 2 * raw.len() + size_of::<Item>();
@@ -201,7 +202,8 @@ mod tests {
     fn fragments_of_one_item_join_and_whole_ones_keep_their_bytes() {
         let (text, json) = run(&[
             r#"[{"type":"reasoning.text","text":"a\n","signature":"","format":"f","index":0}]"#,
-            r#"[{"type":"reasoning.text","text":"b","signature":"sig","format":"f","index":0}]"#,
+            r#"[{"type":"reasoning.text","text":"b","format":"f","index":0}]"#,
+            r#"[{"type":"reasoning.text","signature":"sig","index":0}]"#,
             r#"[{"data" : "xyz", "type":"reasoning.encrypted","index":0}, {"type":"reasoning.encrypted","index":0,"data":"z"}]"#,
             "[]",
         ]);

@@ -6,7 +6,7 @@
 
 use super::super::flags::{Flag, TargetFlags};
 use super::super::neutral::{
-    Call, Choice, Format, Input, Message, Options, Part, Place, Reasoning, Request, Role, Str, Thinking, Tool,
+    Call, Choice, Format, Input, Kept, Message, Options, Part, Place, Reasoning, Request, Role, Str, Thinking, Tool,
 };
 use super::super::options::custom_names;
 use super::super::{Target, ids, media, out, pairing};
@@ -338,7 +338,9 @@ fn assistant(message: &Message<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
     let start = o.len();
     o.extend_from_slice(b"{\"role\":\"assistant\"");
     let thoughts = message.parts.iter().filter_map(|p| if let Part::Reasoning(r) = p { Some(r) } else { None });
-    let thoughts: Vec<&Reasoning<'_>> = thoughts.filter(|_| flags.has(Flag::ThinkingParts)).collect();
+    // What cannot be read here says nothing.
+    let readable = |r: &&Reasoning<'_>| r.texts.iter().any(|t| !t.is_empty()) || signature(r).is_some();
+    let thoughts: Vec<&Reasoning<'_>> = thoughts.filter(|_| flags.has(Flag::ThinkingParts)).filter(readable).collect();
     // Texts of one turn are one text: a list of them is refused by many servers.
     if !thoughts.is_empty() {
         out::raw(o, "content", b"[");
@@ -388,10 +390,14 @@ fn thinking_part(thought: &Reasoning<'_>, o: &mut Vec<u8>) {
         o.push(b'}');
     }
     o.push(b']');
-    if let Some(kept) = thought.kept.as_ref().filter(|kept| kept.form == ContinuationForm::Signature) {
+    if let Some(kept) = signature(thought) {
         out::plain(o, "signature", &kept.data);
     }
     o.push(b'}');
+}
+
+fn signature<'r>(thought: &'r Reasoning<'_>) -> Option<&'r Kept> {
+    thought.kept.as_ref().filter(|kept| kept.form == ContinuationForm::Signature)
 }
 
 fn reasoning(message: &Message<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
