@@ -8,6 +8,7 @@ The blocks share a folder. `.venv/bin/` stands for where our command is, `http:/
 test starts.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -15,6 +16,7 @@ import sys
 
 import pytest
 
+from headrace.tools.sandbox import probe
 from tests.conftest import ROOT
 
 # Importing a vendor's SDK takes seconds on a busy machine.
@@ -41,7 +43,9 @@ def assert_output(got, said):
 
 
 def run(command, folder):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=80)
+    home = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
+    environment = {**os.environ, **home}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=80)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warning" not in done.stderr
     return done.stdout
@@ -70,6 +74,8 @@ def gateway(tmp_path_factory):
 
 @pytest.mark.parametrize(("language", "code", "output"), list(examples()))
 def test_an_example_does_what_the_document_says(language, code, output, folder, request):
+    if "run --demo" in code and probe().best == "C":
+        pytest.skip("NO SANDBOX HERE: in tier C the demonstration asks a person")
     code = code.replace(".venv/bin/", f"{BIN}/")
     if ADDRESS in code:
         code = code.replace(ADDRESS, request.getfixturevalue("gateway"))

@@ -1,0 +1,156 @@
+"""A run on a real terminal: the approval card, Ctrl-C once and twice, a conversation."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from headrace.harness import exits
+from headrace.harness.view import clean
+from tests.support.harness import calls, says
+from tests.support.hosts import Home
+
+WAIT_S = 20
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, home, *words):
+        self.ours, theirs = pty.openpty()
+        environment = {
+            **home.environ,
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            "TERM": "xterm",
+            "COLUMNS": "200",
+        }
+        self.process = subprocess.Popen(
+            home.command(*words), stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        )
+        os.close(theirs)
+        self.text = ""
+
+    def until(self, pattern):
+        """Read until this stands there, from where the last one ended."""
+        end = time.monotonic() + WAIT_S
+        while not (found := re.search(pattern, self.text)):
+            ready, _, _ = select.select([self.ours], [], [], max(0, end - time.monotonic()))
+            assert ready, f"no {pattern!r} in {self.text!r}"
+            try:
+                more = os.read(self.ours, 4096)
+            except OSError:
+                more = b""
+            assert more, f"it ended, and no {pattern!r} in {self.text!r}"
+            self.text += re.sub(r"\x1b\[[0-9;]*m", "", more.decode("utf-8", "replace"))
+        self.text = self.text[found.end() :]
+        return found
+
+    def type(self, line):
+        os.write(self.ours, line.encode() + b"\n")
+
+    def interrupt(self):
+        os.kill(self.process.pid, signal.SIGINT)
+
+    def ended(self):
+        """Read to the end, and give the exit status."""
+        while True:
+            try:
+                more = os.read(self.ours, 4096)
+            except OSError:
+                break
+            if not more:
+                break
+            self.text += more.decode("utf-8", "replace")
+        return self.process.wait(WAIT_S)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.ours)
+
+
+@pytest.fixture
+def start(tmp_path):
+    opened = []
+
+    def act(replies, *words):
+        home = Home(tmp_path, *replies)
+        terminal = Terminal(home, *words, "--project", str(home.workspace))
+        opened.extend((terminal, home.upstream))
+        return home, terminal
+
+    yield act
+    for one in opened:
+        one.close()
+
+
+def test_the_card_shows_what_would_be_done_and_takes_each_answer(start):
+    line = "echo $'\\x1b[2J' > made.txt"
+    write = calls({"path": "note.txt", "content": "a line\n"}, tool="write_file")
+    replies = [calls({"command": line}, tool="bash"), write, write, says("I see.")]
+    home, terminal = start(replies, "run", "do it", "--tier", "C")
+    terminal.until(r"may it\? bash")
+    terminal.until(r"argv\s+/bin/bash --noprofile --norc -c ")
+    terminal.until(re.escape(str(home.workspace)))
+    terminal.until(r"C: no sandbox, only limits")
+    terminal.until(r"effects\s+\w")
+    terminal.until(r"\[o\]nce, .*\[d\]eny REASON\? ")
+    terminal.type("what")
+    terminal.until(r"\[d\]eny REASON\? ")  # an answer that is none is asked for again
+    terminal.type("d not today")
+    terminal.until(r"denied by person")
+    terminal.until(r"may it\? write_file")
+    terminal.until(r"\+a line")
+    terminal.until(r"\[s\]ession.*\? ")
+    terminal.type("s")
+    terminal.until(r"✓ ok .* allowed by person")
+    # The same once more: it was allowed for the session, and the file that is there was not read.
+    terminal.until(r"I see\.")
+    assert terminal.ended() == exits.DONE
+    assert not (home.workspace / "made.txt").exists()
+    assert (home.workspace / "note.txt").read_text() == "a line\n"
+    bodies = [str(seen.json()) for seen in home.upstream.facts().requests]
+    assert "not today" in bodies[1]
+
+
+def test_ctrl_c_once_cancels_the_tool_and_twice_pauses_the_run(start):
+    sleep = calls({"command": "echo begun; sleep 60"}, tool="bash")
+    home, terminal = start([sleep, sleep, says("Enough.")], "run", "wait", "--mode", "danger-bypass")
+    run_id = terminal.until(r"run ([0-9a-f-]{36})")[1]
+    terminal.until("▸ bash")
+    terminal.interrupt()
+    terminal.until("called off; Ctrl-C once more pauses the run")
+    terminal.until("▸ bash")  # the model was told, and wants it again
+    assert "cancelled" in str(home.upstream.facts().requests[1].json())
+    terminal.interrupt()
+    terminal.until("the run is being paused")
+    assert terminal.ended() == exits.INTERRUPTED
+    # All of it is recorded, and the run goes on from there.
+    done = home("resume", run_id, "--json", "--accept", "workspace_changed")
+    assert done.exit_code == exits.DONE, done.stdout
+    assert "Enough." in done.stdout
+
+
+def test_a_conversation_goes_on_until_the_input_ends(tmp_path):
+    with Home(tmp_path, says("Hello."), says("Good bye.")) as home:
+        done = subprocess.run(
+            home.command("chat", "--project", str(home.workspace)),
+            input="hi\n\nbye\n",
+            env={**home.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (exits.ASKED, "Hello.\nGood bye.\n"), done.stderr
+        asked = [seen.json()["messages"][-1]["content"] for seen in home.upstream.facts().requests]
+        assert ["hi" in str(asked[0]), "bye" in str(asked[1])] == [True, True]
+
+
+def test_whatever_moves_a_cursor_or_turns_a_line_is_made_visible():
+    assert clean("a\tb\r\nc\x1b[2J\x07\x9b\u202e") == "a\tb\nc\u241b[2J\u2407\ufffd\ufffd"
