@@ -42,11 +42,14 @@ class Replay:
 
     def __init__(self) -> None:
         self.body, self.content_type = b"", ""
+        #: What was posted last, parsed.
+        self.asked: Any = None
         replay = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("content-length", "0")))
+                sent = self.rfile.read(int(self.headers.get("content-length", "0")))
+                replay.asked = json.loads(sent) if sent else None
                 self.send_response(200)
                 self.send_header("content-type", replay.content_type)
                 self.send_header("content-length", str(len(replay.body)))
@@ -58,13 +61,17 @@ class Replay:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
-        url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.openai = openai.OpenAI(api_key="none", base_url=url + "/v1", max_retries=0)
         self.anthropic = anthropic.Anthropic(api_key="none", base_url=url, max_retries=0)
         self.cohere = cohere.ClientV2(api_key="none", base_url=url)
         self.mistral = mistralai.client.Mistral(api_key="none", server_url=url)
         self.ollama = ollama.Client(host=url)
         self.google = google(url)
+
+    def answer(self, body: bytes, content_type: str = "application/json") -> None:
+        """Answer with this from now on."""
+        self.body, self.content_type = body, content_type
 
     def close(self) -> None:
         """Stop the server and both clients."""
