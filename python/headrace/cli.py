@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, get_args
 
 import click
 
+from headrace.cli_conform import conform
 from headrace.cli_log import log
 from headrace.cli_run import COMMANDS
 from headrace.cli_store import store
@@ -64,6 +65,7 @@ def main() -> None:
     """Carry language models' streams: a gateway, a normaliser, and tools around them."""
 
 
+main.add_command(conform)
 main.add_command(log)
 main.add_command(store)
 main.add_command(trace)
