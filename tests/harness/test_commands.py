@@ -1,6 +1,7 @@
 """`headrace run` and its siblings: exit statuses, JSON lines, questions, limits. Each H item has its test."""
 
 import asyncio
+import base64
 import json
 import os
 import resource
@@ -15,7 +16,7 @@ from headrace.harness import exits
 from headrace.log.eventlog import EventLog
 from headrace.registry import Registry
 from headrace.store import open_store
-from headrace.testing import Reply
+from headrace.testing import Reply, Upstream
 from tests.support.harness import calls, says
 from tests.support.hosts import KEY, Home, events
 
@@ -172,10 +173,13 @@ def test_a_question_pauses_a_headless_run_and_approve_answers_it_once(home):
     assert code == exits.ASKED
     run_id = lines[-1]["run_id"]
     [question] = events(lines, "permission.requested")
-    assert question["summary"] == "write note.txt" or "note.txt" in question["summary"]
+    assert "note.txt" in question["summary"]
     shown = at("approve", run_id)
     assert shown.exit_code == exits.MISUSE
+    assert "may it? write_file" in shown.stderr
     assert "--allow once" in shown.stderr
+    code, [told, error] = at.json("approve", run_id)
+    assert (told["line"], told["data"]["tool_name"], error["line"]) == ("question", "write_file", "error")
     code, lines = at.json("approve", run_id, "--allow", "once")
     assert code == exits.ASKED  # for the second file
     assert (at.workspace / "note.txt").read_text() == "written\n"
@@ -230,19 +234,61 @@ def test_a_run_is_resumed_with_a_wider_budget_forked_and_continued_with_words(ho
     assert (code, lines[-1]["text"]) == (exits.DONE, "Otherwise.")
 
 
-def test_no_secret_of_the_configuration_reaches_log_or_output(home):
-    canary = "canary-7f3a9b2c4d5e"
-    pieces = [word for secret in (KEY, canary) for word in (secret[:7], secret[7:])]
-    line = "printf '%s%s\\n' {} {}; printf '%s%s' {} {} | base64".format(*pieces)
-    at = home(calls({"command": line}, tool="bash"), says("Done."))
-    (at.workspace / ".env").write_text(f"TOKEN={canary}\n")
-    _, lines = at.run("--mode", "danger-bypass")
-    [observed] = events(lines, "tool.observed")
-    assert observed["code"] == "ok"
-    assert observed["redactions"] == 2
-    written = json.dumps(lines) + (at("log", "export", lines[-1]["run_id"]).stdout)
-    assert KEY not in written
-    assert canary not in written
+def test_canaries_in_environment_files_arguments_and_outputs_are_in_no_log_artifact_or_prompt(home):
+    inside, typed = "canary-7f3a9b2c4d5e", "canary-5e1d0c7b6a98"
+    pieces = [word for secret in (KEY, inside) for word in (secret[:7], secret[7:])]
+    line = "printf '%s%s\\n' {} {}; printf '%s%s' {} {} | base64; seq 30000".format(*pieces)
+    at = home(
+        calls({"command": line}, tool="bash"),
+        calls({"path": "made.txt", "content": f"{inside}\n"}, tool="write_file"),
+        says("Done."),
+    )
+    at.environ["MY_TOKEN"] = typed
+    (at.workspace / ".env").write_text(f"TOKEN={inside}\n")
+    _, lines = at.run("--mode", "danger-bypass", task=f"use {typed}")
+    [bash, _] = events(lines, "tool.observed")
+    assert bash["code"] == "ok"
+    assert bash["redactions"] == 2
+    exported = at("log", "export", lines[-1]["run_id"]).stdout
+    artifacts = [json.loads(one) for one in exported.splitlines() if '"artifact"' in one]
+    contents = b"".join(base64.b64decode(one["data"]) for one in artifacts if "data" in one)
+    assert b"30000" in contents  # the whole output is kept, and was looked through
+    prompts = b"".join(seen.body for seen in at.upstream.facts().requests)
+    for secret in (KEY, inside, typed):
+        for form in (secret.encode(), base64.b64encode(secret.encode())):
+            for place in (json.dumps(lines).encode(), exported.encode(), contents, prompts):
+                assert form not in place, secret
+
+
+# --- budgets, the web, the model
+
+
+def test_money_and_time_end_a_run_too(home):
+    prices = '[catalogue."acme/big"]\nprice_input = 10\nprice_output = 100'
+    at = home(calls({"path": "."}, tool="list_dir"), says("Done."), more=prices)
+    code, lines = at.run("--max-cost", "0.001")
+    assert (code, lines[-1]["cost_micros"]) == (exits.BUDGET, 2000)
+    [over] = events(lines, "budget.exceeded")
+    assert (over["which"], over["limit"], over["used"]) == ("money", 1000, 2000)
+
+
+def test_web_tools_are_there_where_a_provider_for_them_is_bound(tmp_path):
+    row = '[[providers]]\nid = "web"\nkind = "searxng"\nbase_url = "{url}"\n'
+    found = {"results": [{"url": "https://example.org/a", "title": "A page", "content": "about mills"}]}
+    with Upstream({"*": Reply.json(found)}) as web:
+        more = 'web_search = "web/default"\n' + row.format(url=web.url)
+        with Home(tmp_path, calls({"query": "mills"}, tool="web_search"), says("Done."), more=more) as at:
+            code, lines = at.run("--mode", "danger-bypass")
+            assert code == exits.DONE, lines[-1]
+            [observed] = events(lines, "tool.observed")
+            assert "https://example.org/a" in observed["text"]
+            assert web.facts().request_count == 1
+
+
+def test_a_fallback_that_leads_nowhere_is_refused_before_anything_begins(home):
+    at = home()
+    code, [line] = at.run("--fallback", "nobody/x")
+    assert (code, "nobody" in line["message"]) == (exits.MISUSE, True)
 
 
 # --- T6

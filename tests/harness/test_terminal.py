@@ -12,6 +12,7 @@ import pytest
 
 from headrace.harness import exits
 from headrace.harness.view import clean
+from headrace.tools.sandbox import probe
 from tests.support.harness import calls, says
 from tests.support.hosts import Home
 
@@ -150,6 +151,49 @@ def test_a_conversation_goes_on_until_the_input_ends(tmp_path):
         assert (done.returncode, done.stdout) == (exits.ASKED, "Hello.\nGood bye.\n"), done.stderr
         asked = [seen.json()["messages"][-1]["content"] for seen in home.upstream.facts().requests]
         assert ["hi" in str(asked[0]), "bye" in str(asked[1])] == [True, True]
+        # It is the user's turn: resumed as a conversation, it waits for words; without them it stands still as before.
+        run_id = re.search(r"run ([0-9a-f-]{36})", done.stderr)[1]
+        for words, wanted in (("", exits.INTERRUPTED), ("once more\n", exits.ASKED)):
+            done = subprocess.run(
+                home.command("resume", run_id, "--chat"),
+                input=words,
+                env={**home.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == wanted, done.stderr
+        assert home.upstream.facts().request_count == 3
+        assert "once more" in str(home.upstream.facts().requests[-1].json())
+
+
+def test_ctrl_c_during_an_answer_pauses_the_run(start):
+    from headrace.testing import Reply, Stall
+    from tests.support.harness import chunk
+
+    home, terminal = start([Reply.stream(chunk({"content": "Well, "}), Stall()), says("Yes.")], "run", "is it?")
+    run_id = terminal.until(r"run ([0-9a-f-]{36})")[1]
+    terminal.until("Well, ")
+    terminal.interrupt()
+    assert terminal.ended() == exits.INTERRUPTED
+    done = home("resume", run_id, "--json")
+    assert done.exit_code == exits.DONE
+    assert "Yes." in done.stdout
+
+
+@pytest.mark.skipif(probe().best == "C", reason="NO SANDBOX HERE: without one every command is asked about")
+def test_an_answer_by_rule_holds_for_the_same_words(start):
+    replies = [
+        calls({"command": "touch made"}, tool="bash"),
+        calls({"command": "touch made"}, tool="bash"),
+        says("Good."),
+    ]
+    _, terminal = start(replies, "run", "do it", "--mode", "default")
+    terminal.until(r"\[r\]ule.*\? ")
+    terminal.type("r")
+    terminal.until(r"allowed by person")
+    terminal.until(r"allowed by grant")
+    assert terminal.ended() == exits.DONE
 
 
 def test_whatever_moves_a_cursor_or_turns_a_line_is_made_visible():

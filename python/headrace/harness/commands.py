@@ -17,7 +17,7 @@ from headrace.harness.view import clean
 from headrace.log import payloads as p
 from headrace.log.eventlog import FencedError
 from headrace.log.records import LogError, TamperedError
-from headrace.log.state import State, fold
+from headrace.log.state import IllegalEventError, State, fold
 from headrace.loop import AskLater, GateClosed, Settings, fork, resume, start
 from headrace.startup import configure
 from headrace.store import StoreError, default_path
@@ -99,6 +99,10 @@ def ended_with(view: View | None, act: Coroutine[Any, Any, int] | Callable[[], i
         words, code = str(error), exits.FAILED
     except FencedError:
         words, code = "another process has taken the run over", exits.FAILED
+    except (IllegalEventError, p.PayloadError) as error:
+        words, code = f"the log does not let this follow: {error}", exits.FAILED
+    except KeyboardInterrupt:
+        words, code = "interrupted before anything was begun", exits.INTERRUPTED
     except (MisuseError, LogError, StoreError) as error:
         words, code = str(error), exits.MISUSE
     except BrokenPipeError:
@@ -180,6 +184,8 @@ async def run_demo(wanted: Wanted, view: View) -> int:
 async def _begin(wanted: Wanted, goal: str, view: View, config: Config, place: Place, *, scripted: int | None) -> int:
     async with open_host(config, store=wanted.store, scripted_from=scripted) as host:
         model = host.selector(wanted.model)
+        for fallback in wanted.fallbacks:
+            host.selector(fallback)
         _check_budget(wanted, host, model)
         started = p.RunStarted(
             goal=place.redactor.text(goal)[0],
@@ -194,7 +200,7 @@ async def _begin(wanted: Wanted, goal: str, view: View, config: Config, place: P
             release=_release(),
         )
         opened = await start(host.log, started)
-        tools = place.tools(host.log, opened.state.run_id, environ=os.environ, web=host.web)
+        tools = place.tools(host.log, opened.state.run_id, environ=os.environ, web=host.web, note=view.note)
         settings = _settings(wanted, host, place, model)
         return await lead(opened, host=host, place=place, tools=tools, view=view, settings=settings)
 
@@ -231,10 +237,11 @@ async def resumed(
     state = fold(records)
     if say is not None and state.open:
         raise MisuseError(f"--say: an intent waits for an answer first: headrace approve {run_id}")
+    waits = say is None and not state.open and state.reason == "asked" and state.finish == "stop"
     if say is None and not state.open and not (wanted.is_chat and state.status == "paused"):
         if state.status == "finished":
             raise MisuseError(f"run {run_id} has finished ({state.reason}): --say 'TEXT' goes on with it")
-        if state.reason == "asked" and state.finish == "stop":
+        if waits:
             raise MisuseError(f"run {run_id} waits for what you say: --say 'TEXT'")
     place = _place(wanted, config, state.cwd, wanted.mode or state.mode)
     async with open_host(config, store=wanted.store, scripted_from=_script_at(state, records)) as host:
@@ -248,14 +255,23 @@ async def resumed(
         )
         for finding in opened.findings:
             view.note(f"{finding.name}: {finding.detail}")
-        tools = place.tools(host.log, run_id, environ=os.environ, web=host.web)
+        tools = place.tools(host.log, run_id, environ=os.environ, web=host.web, note=view.note)
         settings = _settings(wanted, host, place, state.model)
         if say is not None:
             said = p.UserMessage(text=place.redactor.text(say)[0], kind="reply")
             records = await opened.log.append(said)
             opened.records.extend(records)
             fold(records, opened.state)
-        return await lead(opened, host=host, place=place, tools=tools, view=view, settings=settings, ask=ask)
+        return await lead(
+            opened,
+            host=host,
+            place=place,
+            tools=tools,
+            view=view,
+            settings=settings,
+            ask=ask,
+            listens_first=waits,
+        )
 
 
 async def approve(
@@ -281,8 +297,9 @@ async def approve(
             try:
                 answer = await view.ask(question, log.artifacts)
             except AskLater:
+                await view.show_question(question, log.artifacts)
                 words = "say --allow once, --allow session, --allow rule or --deny REASON"
-                raise MisuseError(f"run {run_id} asks: {question.summary}; {words}") from None
+                raise MisuseError(f"run {run_id} waits for an answer: {words}") from None
         elif answer.decision == "allow" and answer.scope not in question.choices:
             raise MisuseError(f"--allow {answer.scope}: the choices are {', '.join(question.choices)}")
 

@@ -46,7 +46,9 @@ def _sandbox() -> Iterator[Finding]:
 def _extra() -> Finding:
     from importlib.util import find_spec
 
-    missing = [name for name in ("jsonschema_rs", "tree_sitter", "tree_sitter_bash") if find_spec(name) is None]
+    from headrace.harness.host import AGENT
+
+    missing = [name for name in AGENT if find_spec(name) is None]
     if missing:
         return Finding(None, "tools", f"not installed: {', '.join(missing)}; pip install 'headrace[agent]'")
     return Finding(True, "tools", "the extra agent is installed")

@@ -4,6 +4,7 @@
     {"line": "delta", "event": {...}}                 a model's event as it comes
     {"line": "event", "seq": ..., "type": ..., ...}   a record, durable
     {"line": "note", "message": ...}
+    {"line": "question", "data": {...}}               what `headrace approve` would have to be answered
     {"line": "error", "message": ..., "exit": ...}    the command ends with it
     {"line": "end", "status": ..., "exit": ...}       once, last
 
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JsonView", "write_line"]
 
-DELTAS: Final = frozenset(
-    {"model.text_delta", "model.reasoning_delta", "model.refusal_delta", "tool_intent.delta", "model.started"}
-)
-"""The rest of a model's events is recorded, and comes as records."""
+DELTAS: Final = frozenset({"model.started", "model.text_delta", "model.reasoning_delta", "model.refusal_delta"})
+"""The rest of a model's events is recorded, and comes as records. Arguments of a call come whole, and redacted."""
 
 
 def write_line(line: dict[str, Any]) -> None:
@@ -73,6 +72,10 @@ class JsonView:
     async def ask(self, question: p.PermissionRequested, artifacts: Artifacts) -> p.PermissionAnswer:  # noqa: ARG002
         """Ask nobody."""
         raise AskLater(question.summary)
+
+    async def show_question(self, question: p.PermissionRequested, artifacts: Artifacts) -> None:  # noqa: ARG002
+        """Write what is asked for."""
+        write_line({"line": "question", "data": question.to_dict()})
 
     async def listen(self) -> str | None:
         """Hear nobody."""

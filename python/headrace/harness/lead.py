@@ -38,10 +38,12 @@ async def lead(
     view: View,
     settings: Settings,
     ask: Ask | None = None,
+    listens_first: bool = False,
 ) -> int:
     """Lead a run to where it stands still, and give the exit status.
 
     - `ask`: who answers, instead of the view.
+    - `listens_first`: it is the user's turn.
     """
 
     async def asked(question: p.PermissionRequested) -> p.PermissionAnswer:
@@ -52,14 +54,21 @@ async def lead(
     shown.run_of = lambda: run
     view.begun(run.run_id, place, run.state)
     with _signals(run, view) as heard:
-        state = await run.go()
-        while settings.is_chat and state.status == "paused" and state.reason == "asked" and not state.open:
+        if not listens_first:
+            await run.go()
+        while listens_first or (settings.is_chat and run.state.reason == "asked" and not run.state.open):
             text = await heard.listen(view)
-            if text is None:
+            if text is not None and not text.strip():
+                continue
+            if text is not None:
+                run.say(settings.redact(text))
+            elif listens_first:
+                run.stop()
+            else:
                 break
-            if text.strip():
-                run.say(text)
-                state = await run.go()
+            listens_first = False
+            await run.go()
+    state = run.state
     code = exit_of(state)
     view.ended(run.run_id, state, last_text(run.records), code)
     return code

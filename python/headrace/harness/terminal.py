@@ -248,8 +248,9 @@ class TerminalView:
             Text.assemble(("run ", "dim"), (run_id, "bold"), "  ", (" · ".join(parts), "green" if good else "yellow"))
         )
         if state.status == "paused":
-            how = "approve" if state.open and state.reason in ("asked", "in_doubt") else "resume"
-            self._say(Text(f"  headrace {how} {run_id} goes on", "dim"))
+            waits = state.reason in ("asked", "in_doubt")
+            how = f"approve {run_id}" if waits and state.open else f"resume {run_id}" + (" --say TEXT" if waits else "")
+            self._say(Text(f"  headrace {how} goes on", "dim"))
 
 
 def _choices(question: p.PermissionRequested) -> str:

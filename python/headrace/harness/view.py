@@ -43,6 +43,9 @@ class View(Protocol):
     async def ask(self, question: p.PermissionRequested, artifacts: Artifacts) -> p.PermissionAnswer:
         """Ask a person. Raises `AskLater` where nobody is there."""
 
+    async def show_question(self, question: p.PermissionRequested, artifacts: Artifacts) -> None:
+        """Show what is asked for, and take no answer."""
+
     async def listen(self) -> str | None:
         """Wait for what the user says next; None: nothing more."""
 
