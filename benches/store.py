@@ -127,6 +127,7 @@ class Ended:
     first_byte_s = 0.4
     total_s = 3.0
     losses = ()
+    lane = None
 
     def __init__(self, token: int) -> None:
         self.token = token

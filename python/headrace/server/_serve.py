@@ -91,7 +91,7 @@ class _Process:
         self._edge = edge
         self._reloader = reloader
         self._stopping = asyncio.Event()
-        self._reload_now = asyncio.Event()
+        self._look: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -105,8 +105,9 @@ class _Process:
         hands.attach(loop)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload_now.set)
-        watching = loop.create_task(self._watch()) if self._reloader else None
+        loop.add_signal_handler(signal.SIGHUP, self._reload, True)
+        if self._reloader:
+            self._look = loop.call_later(WATCH_S, self._watch, loop)
         # What was loaded stays: the collector need not look at it again, nor now, when it would delay the start.
         gc.freeze()
         self._edge.set_ready(True)
@@ -114,8 +115,9 @@ class _Process:
         sys.stderr.write(f"headrace: listening on http://{f'[{host}]' if ':' in host else host}:{port}\n")
         sys.stderr.flush()
         await self._stopping.wait()
-        if watching:
-            watching.cancel()
+        if self._look:
+            self._look.cancel()
+            self._look = None
         await asyncio.to_thread(self._edge.join)
         hands.detach()
         await self._books.stop()
@@ -126,21 +128,19 @@ class _Process:
         self._edge.stop(0.0 if self._stopping.is_set() else GRACE_S)
         self._stopping.set()
 
-    async def _watch(self) -> None:
-        assert self._reloader is not None  # noqa: S101 - started only with one
-        while True:
-            try:
-                await asyncio.wait_for(self._reload_now.wait(), WATCH_S)
-            except TimeoutError:
-                force = False
-            else:
-                force = True
-                self._reload_now.clear()
-            found = self._reloader.poll(force=force)
-            if isinstance(found, ConfigurationError):
-                _say(f"the new configuration is refused, the old one stays\n{found}")
-            elif found is not None:
-                self._take(found)
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look at the configuration file now and then. A timer and no task: an idle gateway must cost nothing."""
+        self._look = loop.call_later(WATCH_S, self._watch, loop)
+        self._reload(False)
+
+    def _reload(self, force: bool) -> None:  # noqa: FBT001 - the loop's signal handlers pass no names
+        if self._reloader is None or self._stopping.is_set():
+            return
+        found = self._reloader.poll(force=force)
+        if isinstance(found, ConfigurationError):
+            _say(f"the new configuration is refused, the old one stays\n{found}")
+        elif found is not None:
+            self._take(found)
 
     def _take(self, found: Config) -> None:
         # The listener was started with the old one's word on who may reach it.
