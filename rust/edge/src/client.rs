@@ -253,9 +253,20 @@ impl ClientSocket {
         self.write(&all[..n])
     }
 
+    /// As [`ClientSocket::send`] for one piece, of which `chunk` is the same in a chunk's framing.
+    pub(crate) fn pass(&mut self, framing: Framing, piece: &[u8], chunk: &[u8]) -> Result<(), Gone> {
+        if self.gone || self.talk.is_some() || framing != Framing::Chunked {
+            return self.send(framing, &[piece], false);
+        }
+        self.write(&[IoSlice::new(chunk)])
+    }
+
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<(), Gone> {
         let result = if self.is_clear() {
-            self.socket.try_write_vectored(pieces)
+            match pieces {
+                [one] => self.socket.try_write(one),
+                _ => self.socket.try_write_vectored(pieces),
+            }
         } else {
             let mut all = [IoSlice::new(b""); MOST_PIECES + 1];
             all[0] = IoSlice::new(&self.unsent[self.sent..]);

@@ -4,7 +4,7 @@ mod support;
 
 use headrace_codec::Protocol;
 use headrace_codec::event::FinishReason;
-use headrace_scripted::{Reply, Script, Upstream};
+use headrace_scripted::{Play, Reply, Script, Upstream};
 use support::*;
 
 fn stream(pieces: &[&str]) -> Reply {
@@ -38,6 +38,64 @@ fn a_verbatim_stream_has_the_upstreams_bytes_and_is_settled_once() {
     assert_eq!(settled.bytes_received, body.len() as u64);
     assert!(settled.first_byte.is_some());
     assert_eq!(policy.look(|n| (n.decides, n.failures.len(), n.settlements.len())), (1, 0, 1));
+}
+
+/// A chunk with its size written in `digits`, so that it can be told whose it is.
+fn framed(digits: usize, data: &str) -> String {
+    format!("{:0digits$x}\r\n{data}\r\n", data.len())
+}
+
+#[test]
+fn a_read_that_is_one_chunk_of_whole_events_passes_in_its_own_framing() {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let (one, two, torn) = (chunk("one"), chunk("two"), chunk("torn"));
+    let (front, back) = torn.split_at(20);
+    let sent = [
+        [HEAD, &framed(5, &one)].concat(),
+        framed(6, &two),
+        framed(7, front),
+        framed(8, back),
+        // Two chunks in one read; the usage chunk in one of its own; the terminal event with the last chunk.
+        [framed(5, &one), framed(6, &two)].concat(),
+        framed(7, FINISH),
+        framed(8, USAGE),
+        [&framed(8, DONE), "0\r\n\r\n"].concat(),
+    ];
+    let mut plays = Vec::new();
+    for (n, piece) in sent.iter().enumerate() {
+        plays.extend([Play::Gate(format!("g{n}")), Play::Send(piece.clone().into())]);
+    }
+    let up = upstream(Reply::raw(plays, true));
+    let url = up.url(CHAT);
+    let policy = TestPolicy::always(move |request| {
+        let mut plan = verbatim(&url, request);
+        plan.spec.usage_asked = true;
+        plan
+    });
+    let edge = start(&policy);
+    let mut client = Client::to(edge.address());
+    client.send(chat(true));
+    let ours = |data: &str| framed(0, data);
+    // What the client has after each piece: a torn event waits, so that its second half brings both.
+    let expected = [
+        Some(ours(&one)),
+        Some(framed(6, &two)),
+        None,
+        Some(ours(&torn)),
+        Some(ours(&[&one[..], &two].concat())),
+        Some(framed(7, FINISH)),
+        None,
+        Some(ours(DONE) + "0\r\n\r\n"),
+    ];
+    for (n, expected) in expected.iter().enumerate() {
+        up.open(&format!("g{n}"));
+        if let Some(expected) = expected {
+            client.until(expected);
+            assert!(client.buffer.ends_with(expected.as_bytes()), "{n}");
+            client.buffer.clear();
+        }
+    }
+    assert_eq!(policy.settled(0).finish, Some(FinishReason::Stop));
 }
 
 #[test]

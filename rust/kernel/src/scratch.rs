@@ -65,6 +65,16 @@ impl Scratch {
         (self.whole_chunks > 0).then(|| &self.raw[..self.whole_chunks])
     }
 
+    /// The data in one slice, and the read as it came ([`Scratch::raw_chunks`]) where it is one chunk: where there are
+    /// several, moving them together has overwritten it.
+    pub fn whole(&mut self) -> (&[u8], Option<&[u8]>) {
+        if let [piece] = &self.pieces[..] {
+            let piece = piece.clone();
+            return (&self.buffer()[piece], self.raw_chunks());
+        }
+        (self.compact(), None)
+    }
+
     /// Move the pieces together: for callers that want one slice. `raw_chunks` is gone after it.
     pub fn compact(&mut self) -> &[u8] {
         self.whole_chunks = 0;
@@ -109,6 +119,13 @@ mod tests {
         scratch.pieces = vec![2..4, 6..9, 11..12];
         scratch.whole_chunks = 12;
         assert_eq!((scratch.len(), scratch.raw_chunks().map(<[u8]>::len)), (6, Some(12)));
+        assert_eq!(scratch.whole(), (&b"abcdef"[..], None));
+        // One piece stays where it is, with its framing around it.
+        scratch.raw[..7].copy_from_slice(b"2\r\nab\r\n");
+        (scratch.pieces, scratch.whole_chunks) = (vec![3..5], 7);
+        assert_eq!(scratch.whole(), (&b"ab"[..], Some(&b"2\r\nab\r\n"[..])));
+        scratch.raw[..12].copy_from_slice(b"..ab..cde..f");
+        (scratch.pieces, scratch.whole_chunks) = (vec![2..4, 6..9, 11..12], 12);
         assert_eq!(scratch.compact(), b"abcdef");
         assert_eq!(scratch.pieces().collect::<Vec<_>>(), [b"abcdef"]);
         assert_eq!(scratch.raw_chunks(), None);
