@@ -21,7 +21,7 @@ def aged(path, seconds):
 
 
 def test_a_log_that_stays_as_it_is_says_so_and_any_change_shows(wal):
-    log = WriteLog(str(wal))
+    log = WriteLog(wal)
     aged(wal, 60)
     assert [log.may_have_changed() for _ in range(3)] == [True, False, False]
     aged(wal, 30)
@@ -36,7 +36,7 @@ def test_a_log_that_stays_as_it_is_says_so_and_any_change_shows(wal):
 
 
 def test_a_change_of_this_very_moment_is_looked_at_until_no_later_one_can_hide_behind_its_time(wal):
-    log = WriteLog(str(wal))
+    log = WriteLog(wal)
     aged(wal, 0)
     assert [log.may_have_changed() for _ in range(3)] == [True, True, True]
     aged(wal, 2 * COARSE_NS / 1e9)
@@ -47,5 +47,5 @@ def test_a_change_of_this_very_moment_is_looked_at_until_no_later_one_can_hide_b
 
 
 def test_without_a_log_nothing_is_ruled_out(tmp_path):
-    log = WriteLog(str(tmp_path / "store.db-wal"))
+    log = WriteLog(tmp_path / "store.db-wal")
     assert [log.may_have_changed() for _ in range(2)] == [True, True]

@@ -133,7 +133,7 @@ class _Process:
         self._look = loop.call_later(WATCH_S, self._watch, loop)
         self._reload(False)
 
-    def _reload(self, force: bool) -> None:  # noqa: FBT001 - the loop's signal handlers pass no names
+    def _reload(self, force: bool) -> None:
         if self._reloader is None or self._stopping.is_set():
             return
         found = self._reloader.poll(force=force)

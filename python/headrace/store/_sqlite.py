@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import time
 from functools import lru_cache
@@ -131,7 +130,7 @@ class SqliteStore:
         check_notice(channel, "")
         if self._path is not None:
             async with self._listening:
-                await self._listen_to_file()
+                await self._listen_to_file(self._path)
         with self._ears.listener(channel) as listener:
             yield listener
 
@@ -202,7 +201,7 @@ class SqliteStore:
     def _for_reading(self) -> apsw.Connection:
         return connect(self._path, synchronous=self._synchronous, read_only=True)
 
-    async def _listen_to_file(self) -> None:
+    async def _listen_to_file(self, path: Path) -> None:
         if self._notices is None:
             async with self.transaction() as tx:
                 await tx.execute(_NOTICES)
@@ -211,7 +210,7 @@ class SqliteStore:
             self._notices = Notices(reader)
             loop = asyncio.get_running_loop()
             self._watch = loop.create_task(self._watching(self._notices))
-            self._poll(loop, WriteLog(str(self._path) + "-wal"))
+            self._poll(loop, WriteLog(path.with_name(path.name + "-wal")))
         if not self._ears.anybody:
             await self._notices.skip()
 
@@ -244,14 +243,14 @@ class WriteLog:
     - `path`: of that file. Where there is none (a journal of another kind, no write yet), nothing can be ruled out.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
 
     def may_have_changed(self) -> bool:
         """Whether it is another than at the last call, or may be one that looks the same."""
         try:
-            found = os.stat(self._path)
+            found = self._path.stat()
         except OSError:
             self._seen = None
             return True
