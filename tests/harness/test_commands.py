@@ -291,6 +291,27 @@ def test_a_fallback_that_leads_nowhere_is_refused_before_anything_begins(home):
     assert (code, "nobody" in line["message"]) == (exits.MISUSE, True)
 
 
+def test_a_report_of_a_broken_chain_ends_with_1_and_of_no_run_with_2(home):
+    at = home(says("Done."))
+    run_id = at.run()[1][-1]["run_id"]
+    done = at("trace", "report", run_id)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("<!doctype html>")
+
+    async def spoil():
+        store = await open_store(f"sqlite:{at.folder}/state/headrace/headrace.db")
+        async with store.transaction() as tx:
+            await tx.execute("UPDATE log_events SET at_ms = at_ms + 1 WHERE seq = 3")
+        await store.close()
+
+    asyncio.run(spoil())
+    done = at("trace", "report", run_id)
+    assert done.exit_code == exits.FAILED
+    assert '"bad_seq":3' in done.stdout
+    assert at("trace", "report", "none").exit_code == exits.MISUSE
+    assert at("replay", run_id).exit_code == exits.FAILED
+
+
 # --- T6
 
 

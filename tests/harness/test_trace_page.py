@@ -104,7 +104,8 @@ def test_r4_a_trace_answers_who_did_what_about_an_intent(show):
 def test_r4_what_the_model_saw_stands_beside_what_happened_and_who_was_asked(show):
     shown = show(in_memory(*runs.everything()[:-2]), at="#r0-4")
     assert re.search(r"events\s+status\s+why\s+tokens\s+text\s+#1\s*-\s*#2\s+included\s+said\s+9", text(shown, "#saw"))
-    assert "model.requested" in text(shown, "#happened")
+    assert "Be brief." in text(shown, "#saw")
+    assert re.search(r"The turn t0\s+#3\s+context\.projected.*\s+#4\s+model\.requested", text(shown, "#happened"))
     shown.get_by_text("Who was asked, with which credential").click()
     assert re.search(r"t0\s+1\s+acme\s+first\s+openai_chat\s+failed · overloaded · 503", text(shown, ".head"))
 
@@ -136,6 +137,10 @@ def test_what_a_log_holds_is_shown_as_text(show):
     assert content.count(b"<script") == 2
 
 
+STEPS = """() => { const began = performance.now(), run = runs[0], by = Math.floor(run.rows.length / 60);
+  for (let at = 0; at < 60; at++) run.choose(at * by, true); return performance.now() - began; }"""
+
+
 def many(count):
     made = [*runs.begin()]
     turn = 0
@@ -155,11 +160,10 @@ def test_ten_thousand_events_are_quick_to_walk_through(show):
     assert shown.locator(".row").count() < 100
     shown.locator(".scroll").press("End")
     assert text(shown, ".row.on .n") == str(len(payloads))
-    took = shown.evaluate(
-        """() => { const began = performance.now(); const run = runs[0];
-        for (let at = 0; at < 200; at++) run.choose(at * 50, true); return performance.now() - began; }"""
-    )
-    assert took / 200 < 50, f"{took / 200:.1f} ms for a step"
+    # A step costs what it costs in a short run, whatever else this machine does now.
+    few = show(in_memory(*many(300)))
+    took = [min(one.evaluate(STEPS) for _ in range(3)) for one in (few, shown)]
+    assert took[1] < 4 * took[0] + 20, took
     assert shown.locator(".row").count() < 100
     shown.get_by_role("searchbox").fill("output 500")
     assert text(shown, ".tools [role=status]") == f"1 of {len(payloads):,} events"
