@@ -340,9 +340,13 @@ impl Wire {
         let begun = now();
         let (mut decoder, mut seen) = (Decoder::new(config), Seen::default());
         if self.transport == Transport::WebSocket {
-            frames.iter().for_each(|frame| decoder.feed(frame, &mut seen));
+            for frame in frames {
+                decoder.feed(frame, &mut seen);
+            }
         } else {
-            joined.chunks(step).for_each(|piece| decoder.feed(piece, &mut seen));
+            for piece in joined.chunks(step) {
+                decoder.feed(piece, &mut seen);
+            }
         }
         decoder.finish(End::Eof, &mut seen);
         let spent = begun.elapsed();
