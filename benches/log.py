@@ -100,11 +100,15 @@ def reading(rounds: int) -> Row:
 
 
 def appending(rounds: int) -> list[Row]:
-    """Append one event at a time to a file-backed store, beside a bare write with fsync."""
-    with tempfile.TemporaryDirectory() as name:
+    """Append one event at a time to each store, beside a bare write with fsync."""
+    from tests.support.postgres import running
+
+    with tempfile.TemporaryDirectory() as name, running(is_durable=True) as server:
         folder = pathlib.Path(name)
         stores = {"memory": "memory:", "SQLite, full": f"sqlite:{folder}/full.db"}
         stores["SQLite, normal"] = f"sqlite:{folder}/normal.db?synchronous=normal"
+        if server is not None:
+            stores["PostgreSQL, over loopback"] = server.database()
         took: dict[str, list[list[float]]] = {label: [] for label in stores}
         bare: list[float] = []
         for number in range(rounds):

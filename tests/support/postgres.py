@@ -28,6 +28,9 @@ SETTINGS = {
     "shared_buffers": "32MB",
 }
 
+DURABLE = {"fsync": "on", "full_page_writes": "on"}
+"""What a bench measures a commit with."""
+
 
 def binaries() -> pathlib.Path | None:
     """Find where `initdb` and `postgres` are: the newest of Debian's, else on the path."""
@@ -56,12 +59,15 @@ def _free_port() -> int:
 class Postgres:
     """A running server."""
 
-    def __init__(self, folder: pathlib.Path, port: int, bin_: pathlib.Path, user: str | None) -> None:
+    def __init__(
+        self, folder: pathlib.Path, port: int, bin_: pathlib.Path, user: str | None, *, is_durable: bool = False
+    ) -> None:
         self._folder = folder
         self._bin = bin_
         self._user = user
         self.port = port
         self._count = 0
+        self._settings = SETTINGS | (DURABLE if is_durable else {})
 
     def database(self) -> str:
         """Make a new, empty schema, which is as good as a database and has no 300 files; give its URL."""
@@ -86,7 +92,7 @@ class Postgres:
 
     def start(self) -> None:
         """Start it (again), on the same port."""
-        settings = " ".join(f"-c {name}='{value}'" for name, value in SETTINGS.items())
+        settings = " ".join(f"-c {name}='{value}'" for name, value in self._settings.items())
         self._control("start", "-l", str(self._folder / "log"), "-o", f"-p {self.port} {settings}")
 
     def _control(self, *words: str) -> None:
@@ -99,8 +105,11 @@ def _environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Postgres | None]:
-    """Run a server within the block; None where there is no PostgreSQL."""
+def running(*, is_durable: bool = False) -> Iterator[Postgres | None]:
+    """Run a server within the block; None where there is no PostgreSQL.
+
+    - `is_durable`: on a disk, and with each commit flushed to it.
+    """
     bin_ = binaries()
     if bin_ is None:
         yield None
@@ -108,7 +117,8 @@ def running() -> Iterator[Postgres | None]:
     user = _user()
     # Not below pytest's folders: those are closed to other users.
     memory = pathlib.Path("/dev/shm")  # noqa: S108 - its folder there is a new one of its own
-    at = str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
+    is_in_memory = not is_durable and memory.is_dir() and os.access(memory, os.W_OK)
+    at = str(memory) if is_in_memory else None
     folder = pathlib.Path(tempfile.mkdtemp(prefix="headrace-pg-", dir=at))
     try:
         if user is not None:
@@ -126,7 +136,7 @@ def running() -> Iterator[Postgres | None]:
             "-N",
         ]
         subprocess.run(command, check=True, user=user, env=_environment(), stdout=subprocess.DEVNULL)
-        server = Postgres(folder, _free_port(), bin_, user)
+        server = Postgres(folder, _free_port(), bin_, user, is_durable=is_durable)
         server.start()
         try:
             yield server
