@@ -138,6 +138,29 @@ def test_ctrl_c_once_cancels_the_tool_and_twice_pauses_the_run(start):
     assert "Enough." in done.stdout
 
 
+def test_r3_an_execution_whose_process_was_killed_is_asked_about_and_never_run_again_by_itself(start):
+    line = "echo begun >> count; sleep 60"
+    home, terminal = start(
+        [calls({"command": line}, tool="bash"), says("I see.")], "run", "x", "--mode", "danger-bypass"
+    )
+    run_id = terminal.until(r"run ([0-9a-f-]{36})")[1]
+    terminal.until("▸ bash")
+    count = home.workspace / "count"
+    end = time.monotonic() + WAIT_S
+    while not count.exists():
+        assert time.monotonic() < end, "the command never began"
+    os.kill(terminal.process.pid, signal.SIGKILL)
+    terminal.process.wait()
+    words = ("--accept", "workspace_changed")
+    code, lines = home.json("resume", run_id, *words)
+    assert (code, lines[-1]["reason"]) == (exits.ASKED, "in_doubt")
+    assert count.read_text() == "begun\n"
+    code, lines = home.json("approve", run_id, "--deny", "leave it")
+    assert (code, lines[-1]["text"]) == (exits.DONE, "I see.")
+    assert count.read_text() == "begun\n"
+    assert "leave it" in str(home.upstream.facts().requests[-1].json())
+
+
 def test_a_conversation_goes_on_until_the_input_ends(tmp_path):
     with Home(tmp_path, says("Hello."), says("Good bye.")) as home:
         done = subprocess.run(
