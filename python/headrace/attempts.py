@@ -6,6 +6,7 @@
 4. Every member is tried once, at once. Then, if the cause allows it, a second round after a backoff with full jitter.
    A failure that is nobody's ends after one round. A pool's only member gets its second attempt before its mark takes
    effect: after `retry_after` where that is short, else after the backoff; where it is long the answer goes out now.
+   A credential that gets its tokens itself has a refused one exchanged, once per request, before that counts.
    A WebSocket that cannot be had, or is lost before an answer began, is nobody's failure: the request goes over HTTP.
 5. A pooled connection that died unused is nobody's failure: the attempt is made again on a fresh one, once.
 6. What the operator must mend (a redirect, a bot challenge of the provider's edge) is nobody's and is not repeated.
@@ -114,6 +115,7 @@ class CredentialAttempts:
     and each has its own authorisation. Then `next` for each attempt that failed, and `succeeded` or `interrupted`.
 
     - `authorize`: writes a secret into headers, or gives the keys to sign with.
+    - `authorize_token`: the same for a token that the credential got itself, where that differs.
     - `conversation`: what affinity goes by.
     - `started`: when the request was whole; the total deadline counts from then, over all attempts.
     - `before`: so many attempts of this request were made elsewhere.
@@ -125,6 +127,7 @@ class CredentialAttempts:
         "_again",
         "_attempt",
         "_authorize",
+        "_authorize_token",
         "_began",
         "_conversation",
         "_credential",
@@ -135,6 +138,7 @@ class CredentialAttempts:
         "_prepared",
         "_records",
         "_redone",
+        "_renewed",
         "_round",
         "_started",
         "_told",
@@ -148,6 +152,7 @@ class CredentialAttempts:
         pool: Pool,
         model: str,
         authorize: Callable[[Secret], Headers | AwsKeys],
+        authorize_token: Callable[[Secret], Headers | AwsKeys] | None = None,
         started: float,
         conversation: str | None = None,
         dead_codes: Collection[str] = (),
@@ -159,6 +164,7 @@ class CredentialAttempts:
         self._model = model
         self._prepared: PreparedRequest | None = None
         self._authorize = authorize
+        self._authorize_token = authorize_token or authorize
         self._started = started
         self._conversation = conversation
         self._dead_codes = dead_codes
@@ -171,6 +177,8 @@ class CredentialAttempts:
         self._tried: set[str] = set()
         self._again = True
         self._redone = False
+        #: Credentials of which this request has had a token exchanged.
+        self._renewed: set[str] = set()
         self._records: list[AttemptRecord] = []
         #: Whether the last failure was answered: no further attempt will come.
         self.closed = False
@@ -200,18 +208,54 @@ class CredentialAttempts:
         self._prepared = prepared.otherwise if plain else prepared
         return self._spec(now=now, delay=0.0)
 
-    def next(self, failure: Failure, *, now: float, random: Random, skipped: int = 0) -> AttemptSpec | Refusal:
-        """Say what follows a failed attempt: another attempt, or the answer.
+    def stale(self, now: float) -> bool:
+        """Whether the running attempt cannot be made before a token was got."""
+        return self._credential is not None and self._credential.is_stale(now)
 
-        - `skipped`: attempts of this request that were made elsewhere beside it.
+    def refused(self, failure: Failure) -> Secret | None:
+        """Give the token that a failed attempt was refused with, if another is worth getting. None: go on."""
+        credential = self._credential
+        if self.closed or credential is None or credential.grant is None or credential.id in self._renewed:
+            return None
+        if cause_of(failure, dead_codes=self._dead_codes) is not Cause.UNAUTHORIZED:
+            return None
+        return credential.secret
+
+    def renewed(self, spec: AttemptSpec, *, now: float) -> AttemptSpec:
+        """Give a planned attempt again, with the token that its credential has now."""
+        self._attempt -= 1
+        new = self._spec(now=now, delay=0.0)
+        return replace(spec, headers=new.headers, signer=new.signer, secrets=new.secrets)
+
+    def again(self, failure: Failure, *, now: float, skipped: int = 0) -> AttemptSpec:
+        """Give the attempt that follows a refused token: by the same credential, with its new one.
 
         - Raises `ValueError`: it is not the running attempt that failed.
         """
+        began = self._ended(failure, now, skipped)
+        if self._credential is not None:
+            self._renewed.add(self._credential.id)
+        self._note(failure, None, 0.0, now, cause=Cause.UNAUTHORIZED, **began)
+        return self._spec(now=now, delay=0.0)
+
+    def _ended(self, failure: Failure, now: float, skipped: int) -> dict[str, Any]:
         if self.closed or failure.attempt != self._attempt:
             raise ValueError(f"attempt {failure.attempt} is not running")
         self._attempt += skipped
-        began = {"credential": self.credential, "began": min(self._began, now)}
-        cause = cause_of(failure, dead_codes=self._dead_codes)
+        return {"credential": self.credential, "began": min(self._began, now)}
+
+    def next(
+        self, failure: Failure, *, now: float, random: Random, skipped: int = 0, because: Cause | None = None
+    ) -> AttemptSpec | Refusal:
+        """Say what follows a failed attempt: another attempt, or the answer.
+
+        - `skipped`: attempts of this request that were made elsewhere beside it.
+        - `because`: why it failed, where the failure does not say it.
+
+        - Raises `ValueError`: it is not the running attempt that failed.
+        """
+        began = self._ended(failure, now, skipped)
+        cause = because or cause_of(failure, dead_codes=self._dead_codes)
         if cause is Cause.STALE_CONNECTION:
             if not self._redone and self._in_time(0.0, now) and self._still_ready(now):
                 self._redone = True
@@ -246,11 +290,13 @@ class CredentialAttempts:
         """
         if self.closed:
             return
-        self.closed = True
         self.observe(failure.headers, now)
         cause = cause_of(failure, dead_codes=self._dead_codes)
         lone = len(self._pool) == 1 and cause in {Cause.INTERRUPTED, Cause.OVERLOADED, Cause.STALE_CONNECTION}
-        marked = None if lone else self._mark(failure, cause, now=now, random=random)
+        # A token that is refused so late is exchanged when it is refused again.
+        spared = lone or self.refused(failure) is not None
+        self.closed = True
+        marked = None if spared else self._mark(failure, cause, now=now, random=random)
         self._note(failure, marked, None, now, cause=cause)
 
     def left(self, *, now: float, status: int = 0, sent: int = 0, received: int = 0) -> None:
@@ -280,6 +326,8 @@ class CredentialAttempts:
     def _spec(self, *, now: float, delay: float, fresh: bool = False) -> AttemptSpec:
         self._attempt += 1
         if self._credential is not None:
+            # A token may have been exchanged since it was chosen.
+            self._credential = self._pool.member(self._credential.id) or self._credential
             self._tried.add(self._credential.id)
         prepared = self._prepared
         if prepared is None:
@@ -293,14 +341,15 @@ class CredentialAttempts:
         secrets: tuple[str, ...] = ()
         if self._credential is not None:
             secret = self._credential.secret
-            authorized = self._authorize(secret)
+            own = self._authorize if self._credential.grant is None else self._authorize_token
+            authorized = own(secret)
             text = secret.reveal()
             if isinstance(authorized, AwsKeys):
                 signer = _signer(prepared, authorized)
                 more = (authorized.secret_access_key, authorized.session_token)
                 secrets = (text, *(one.reveal() for one in more if one is not None))
             else:
-                headers += authorized
+                headers = _joined(headers, authorized)
                 secrets = (text, *(value for _, value in authorized if text not in value))
         self._began = now + delay
         return AttemptSpec(
@@ -409,6 +458,15 @@ class CredentialAttempts:
             if answer.status == 429:  # noqa: PLR2004 - the pool's own answer; else the failure says more
                 return answer
         error = failure.error
+        if cause is Cause.UNRENEWED:
+            return Refusal(
+                status=502,
+                code="upstream_response_failed",
+                message=f"no token could be got for a credential of the provider {self._pool.provider!r}: "
+                f"{error.message}",
+                retry_at=now + error.retry_after_s if error.retry_after_s else None,
+                should_retry=False,
+            )
         if cause in _OPERATORS:
             return _operators(cause, failure, self._pool.provider)
         hint = error.retry_after_s
@@ -421,6 +479,17 @@ class CredentialAttempts:
             should_retry=False if cause is Cause.CLIENT or (hint or 0.0) > RETRY_WORTH_S else None,
             error=error,
         )
+
+
+def _joined(headers: Headers, authorized: Headers) -> Headers:
+    """Put authorising headers to a request's own. Both may switch features on: that is one list."""
+    own = {name: value for name, value in headers if name in _LISTS}
+    for name, value in authorized:
+        if name in own:
+            asked = dict.fromkeys([*(one.strip() for one in own[name].split(",")), value])
+            headers = tuple(pair for pair in headers if pair[0] != name)
+            authorized = (*(pair for pair in authorized if pair[0] != name), (name, ",".join(asked)))
+    return headers + authorized
 
 
 def _signer(prepared: PreparedRequest, keys: AwsKeys) -> SigV4:
@@ -436,6 +505,7 @@ def _signer(prepared: PreparedRequest, keys: AwsKeys) -> SigV4:
     )
 
 
+_LISTS: Final = frozenset({"anthropic-beta"})
 _OPERATORS: Final = frozenset({Cause.REDIRECTED, Cause.CHALLENGED})
 
 

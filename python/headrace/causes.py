@@ -28,6 +28,8 @@ class Cause(Enum):
     INTERRUPTED = "interrupted"
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
+    #: No token could be got; whoever tried has marked the credential. Never found by `cause_of`.
+    UNRENEWED = "unrenewed"
     MALFORMED = "malformed"
     ENDPOINT = "endpoint"
     STALE_CONNECTION = "stale_connection"
@@ -59,6 +61,7 @@ ROWS: Final[Mapping[Cause, Row]] = {
     Cause.INTERRUPTED: Row(Status.COOLING),
     Cause.UNAUTHORIZED: Row(Status.DEAD, again=False),
     Cause.FORBIDDEN: Row(None, again=False),
+    Cause.UNRENEWED: Row(None, again=False),
     Cause.MALFORMED: Row(None),
     Cause.ENDPOINT: Row(None),
     Cause.STALE_CONNECTION: Row(None),

@@ -108,7 +108,7 @@ def try_out(config: Config, registry: Registry) -> Iterator[Finding]:
                 yield Finding(False, about, "not tried: no model of it is known; name one in [models] or [profiles]")
             else:
                 # What leads to other rows goes, so that no other is asked in its place.
-                yield _tried(about, Config(providers=(alone,)), f"{row.id}/{model}")
+                yield _tried(about, Config(providers=(alone,), store=config.store), f"{row.id}/{model}")
 
 
 def _some_model(resolver: Resolver, row: Row) -> str | None:

@@ -7,6 +7,7 @@
 4. Clock and randomness are arguments.
 5. What is settled is told to the books, which keep it and say what a key has left; they are never waited for, but by a
    key that has used up its leased block.
+6. A credential that gets tokens itself is waited for by those alone who cannot do without a new one.
 
 Never here: bytes of a stream, a prompt, a socket.
 """
@@ -17,11 +18,14 @@ import logging
 from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from headrace import calls
 from headrace.breaker import Breakers
 from headrace.catalogue import Listings, merged, written
+from headrace.causes import Cause
+from headrace.events import ProviderErrorEvent
 from headrace.keys import GatewayKey, KeyLimits, KeyRing
 from headrace.requests import (
     Answer,
@@ -33,6 +37,7 @@ from headrace.requests import (
     Refusal,
     Request,
     RuntimeMap,
+    Secret,
     Settlement,
 )
 from headrace.resolver import Resolver, compile_rows
@@ -40,16 +45,17 @@ from headrace.routes import Hop, Prepare, Ready, RouteAttempts, Rule
 from headrace.selectors import Pattern, Route, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from headrace.catalogue import ModelFacts, Shape
     from headrace.config import Config, Key
     from headrace.credentials import Pool
+    from headrace.credentials.oauth import TokenError
     from headrace.node import Node
     from headrace.registry import Registry
     from headrace.resolver import Row, Target
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "TokenKeeper"]
 
 Refresh: TypeAlias = "Callable[[Sequence[Row]], Awaitable[None]]"
 
@@ -75,6 +81,16 @@ _SHAPES: Final[Mapping[str, Shape]] = {
 }
 #: What is answered without a provider.
 _OWN: Final = ("models", "session")
+
+
+class TokenKeeper(Protocol):
+    """Who gets tokens: `credentials.oauth.Keeper` is one."""
+
+    def watch(self, pools: Iterable[Pool], /) -> None:
+        """Keep the tokens of these pools' members."""
+
+    async def renew(self, provider: str, credential: str, refused: Secret | None) -> TokenError | None:
+        """Get a member another token than the refused one. Says why there is none; then the member is marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +124,7 @@ class Gateway:
     - `random`: uniform in [0, 1).
     - `salt`: 16 secret random bytes of this process.
     - `demo_url`: base URL of the running demo upstream, for rows of that kind without one.
+    - `keeper`: gets tokens for credentials that have none of their own.
     - `books`: keep what is settled, share credentials' states with other gateways, and hold the keys' limits.
     """
 
@@ -121,8 +138,10 @@ class Gateway:
         salt: bytes,
         demo_url: str | None = None,
         books: Node | None = None,
+        keeper: TokenKeeper | None = None,
     ) -> None:
         self._books = books
+        self._keeper = keeper
         self._accounts: dict[int, _Account] = {}
         self._registry = registry
         self._clock = clock
@@ -141,6 +160,8 @@ class Gateway:
         self._tables = self._compile(config, {})
         if books is not None:
             books.watch(row.pool for row in self._tables.resolver.rows.values())
+        if keeper is not None:
+            keeper.watch(row.pool for row in self._tables.resolver.rows.values())
 
     @property
     def resolver(self) -> Resolver:
@@ -174,6 +195,8 @@ class Gateway:
         self._tables = self._compile(config, self._tables.resolver.rows)
         if self._books is not None:
             self._books.watch((row.pool for row in self._tables.resolver.rows.values()), revive=True)
+        if self._keeper is not None:
+            self._keeper.watch(row.pool for row in self._tables.resolver.rows.values())
 
     def decide(self, request: Request) -> Deferred[Plan | Refusal | Answer]:
         """Say what is done with a request."""
@@ -203,9 +226,18 @@ class Gateway:
     def _accounted(
         self, request: Request, key: GatewayKey | None, decided: Deferred[Plan | Refusal | Answer]
     ) -> Deferred[Plan | Refusal | Answer]:
+        if isinstance(decided, CoroutineType):
+            return self._accounted_later(request, key, decided)
         if isinstance(decided, Plan):
             counting = request.operation == "count_tokens"
             self._accounts[decided.token] = _Account(self._clock(), request.id, request.model, key, counting)
+        return decided
+
+    async def _accounted_later(
+        self, request: Request, key: GatewayKey | None, deciding: Coroutine[Any, Any, Plan | Refusal | Answer]
+    ) -> Plan | Refusal | Answer:
+        decided = await deciding
+        self._accounted(request, key, decided)
         return decided
 
     def _decide(self, request: Request, key: GatewayKey | None) -> Deferred[Plan | Refusal | Answer]:
@@ -228,7 +260,7 @@ class Gateway:
             return _estimate(request)
         return self._plan(request, key, target, count=count)
 
-    def call(self, call: calls.Call) -> Plan | Refusal | calls.Own:
+    def call(self, call: calls.Call) -> Deferred[Plan | Refusal] | calls.Own:
         """Say what is done with a library's call of a capability."""
         return self._call(call, None, None)
 
@@ -252,15 +284,51 @@ class Gateway:
             answer = replace(answer, headers=(*answer.headers, *self._running[gathered.token].told))
         return answer
 
-    def next(self, failure: Failure) -> AttemptSpec | Refusal:
+    def next(self, failure: Failure) -> Deferred[AttemptSpec | Refusal]:
         """Say what follows a failed attempt of a running request.
 
         - Raises `KeyError`: no such request is running.
         """
-        running = self._running[failure.token]
-        step = running.next(failure, now=self._clock(), random=self._random)
+        running, now = self._running[failure.token], self._clock()
+        refused = running.refused(failure, now=now)
+        if refused is not None and self._keeper is not None:
+            return self._next_renewed(failure, running, refused)
+        step = running.next(failure, now=now, random=self._random)
         self._log_last(failure, running, step)
-        return _in_words_of(running.client, step) if isinstance(step, Refusal) else step
+        if isinstance(step, Refusal):
+            return _in_words_of(running.client, step)
+        return self._next_later(failure.token, running, step) if running.attempts.stale(now) else step
+
+    async def _next_renewed(self, failure: Failure, way: RouteAttempts, refused: Secret) -> AttemptSpec | Refusal:
+        wrong = await self._renew(way, refused)
+        now = self._clock()
+        if wrong is None:
+            step = way.again(failure, now=now)
+            self._log_last(failure, way, step)
+            return step
+        told = way.next(failure, now=now, random=self._random, because=Cause.UNRENEWED)
+        self._log_last(failure, way, told)
+        return await self._next_later(failure.token, way, told)
+
+    async def _next_later(self, token: int, way: RouteAttempts, step: AttemptSpec | Refusal) -> AttemptSpec | Refusal:
+        """See that the attempt that comes next has a token: this member's, or the next one's."""
+        while isinstance(step, AttemptSpec) and way.attempts.stale(self._clock()):
+            wrong = await self._renew(way, None)
+            now = self._clock()
+            if wrong is None:
+                return way.attempts.renewed(step, now=now)
+            failed = _unrenewed(token, step.attempt, wrong)
+            step = way.next(failed, now=now, random=self._random, because=Cause.UNRENEWED)
+            self._log_last(failed, way, step)
+        return _in_words_of(way.client, step) if isinstance(step, Refusal) else step
+
+    async def _renew(self, way: RouteAttempts, refused: Secret | None) -> TokenError | None:
+        credential = way.attempts.credential
+        if self._keeper is None or credential is None:
+            from headrace.credentials.oauth import TokenError
+
+            return TokenError("nobody gets tokens here", permanent=True)
+        return await self._keeper.renew(way.target.row.id, credential, refused)
 
     def settle(self, settlement: Settlement) -> None:
         """Take note of what a plan came to. A settlement of nothing that runs is said in the log and is no error."""
@@ -377,7 +445,9 @@ class Gateway:
         found = self._call(call, request, key)
         return found.answer() if isinstance(found, calls.Own) else found
 
-    def _call(self, call: calls.Call, request: Request | None, key: GatewayKey | None) -> Plan | Refusal | calls.Own:
+    def _call(
+        self, call: calls.Call, request: Request | None, key: GatewayKey | None
+    ) -> Deferred[Plan | Refusal] | calls.Own:
         target = self._tables.resolver.resolve(
             call.selector or None, call.capability, subject=key.subject if key is not None else None
         )
@@ -402,7 +472,9 @@ class Gateway:
         way = self._way(target, prepare, calls.CLIENT, None if request is None else self._conversation(request, key))
         return self._begin(way)
 
-    def _plan(self, request: Request, key: GatewayKey | None, target: Target, *, count: bool = False) -> Plan | Refusal:
+    def _plan(
+        self, request: Request, key: GatewayKey | None, target: Target, *, count: bool = False
+    ) -> Deferred[Plan | Refusal]:
         client = request.protocol or target.wire.protocol
 
         def prepare(found: Target, runtime: RuntimeMap) -> Ready:
@@ -451,13 +523,23 @@ class Gateway:
             owner=owner,
         )
 
-    def _begin(self, way: RouteAttempts) -> Plan | Refusal:
-        plan = way.begin(self._token + 1, now=self._clock(), random=self._random)
+    def _begin(self, way: RouteAttempts) -> Deferred[Plan | Refusal]:
+        now = self._clock()
+        plan = way.begin(self._token + 1, now=now, random=self._random)
         if isinstance(plan, Refusal):
             return _in_words_of(way.client, plan)
         self._token += 1
         self._running[self._token] = way
-        return plan
+        return self._begin_later(plan, way) if way.attempts.stale(now) else plan
+
+    async def _begin_later(self, plan: Plan, way: RouteAttempts) -> Plan | Refusal:
+        step: AttemptSpec | Refusal | None = None
+        try:
+            step = await self._next_later(plan.token, way, plan.spec)
+        finally:
+            if not isinstance(step, AttemptSpec):
+                self._running.pop(plan.token, None)
+        return step if isinstance(step, Refusal) else replace(plan, spec=step, relay=step.relay or plan.relay)
 
     def _log_last(self, failure: Failure, running: RouteAttempts, step: AttemptSpec | Refusal | None) -> None:
         record = next(one for one in reversed(running.records) if one.attempt == failure.attempt)
@@ -576,6 +658,14 @@ def _in_words_of(client: str, refusal: Refusal) -> Refusal:
     if client == "anthropic_messages" and refusal.status == _UNAVAILABLE:
         return replace(refusal, status=_OVERLOADED)
     return refusal
+
+
+def _unrenewed(token: int, attempt: int, why: TokenError) -> Failure:
+    """Give the failure of an attempt that could not be made for want of a token."""
+    error = ProviderErrorEvent(
+        kind="auth", retryable=not why.permanent, message=str(why), retry_after_s=why.retry_after, phase="connect"
+    )
+    return Failure(token=token, attempt=attempt, error=error)
 
 
 def _answer_thread(owner: str, response: str) -> str:

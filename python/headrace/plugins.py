@@ -81,6 +81,8 @@ class ProviderDefinition:
     """None: the configuration must give one."""
     authorize: Callable[[Secret], Headers | AwsKeys] = bearer
     """Headers with the secret in them; or, of a request that was prepared with `signing`, the keys to sign it with."""
+    authorize_token: Callable[[Secret], Headers | AwsKeys] | None = None
+    """The same for a token that a credential with `oauth` got, where that differs."""
     settings: type | None = None
     """A frozen dataclass; its fields are the keys of `[providers.settings]`."""
     environment: str | None = None

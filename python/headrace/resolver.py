@@ -18,17 +18,19 @@ from urllib.parse import quote
 from headrace.breaker import BreakerPolicy
 from headrace.catalogue import Facts
 from headrace.credentials import Credential, Pool
-from headrace.requests import Deadlines, Headers, Refusal, RuntimeMap
+from headrace.requests import Deadlines, Headers, Refusal, RuntimeMap, Secret
 from headrace.selectors import Explicit, Names, Route, Unresolved, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.config import Config, Provider
+    from headrace.config import Credential as ConfiguredCredential
+    from headrace.credentials.oauth import Grant
     from headrace.plugins import Capability, ProviderDefinition
     from headrace.registry import Registry
 
-__all__ = ["HEADER_TEXT", "LANGUAGE_MODEL", "VISION", "Resolver", "Row", "Target", "compile_rows"]
+__all__ = ["HEADER_TEXT", "LANGUAGE_MODEL", "VISION", "Resolver", "Row", "Target", "compile_rows", "grant_of"]
 
 LANGUAGE_MODEL: Final = "language_model"
 VISION: Final = "vision_fallback"
@@ -264,7 +266,7 @@ def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
         ),
         pool=Pool(
             row.id,
-            (Credential(one.id, one.secret) for one in row.credentials),
+            (Credential(one.id, one.secret or Secret(""), grant_of(one)) for one in row.credentials),
             strategy=row.pool.strategy,
             affinity=row.pool.affinity,
         ),
@@ -272,6 +274,24 @@ def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
         wires={client: best.get(client, speaks[0]) for client in _PROTOCOLS} if speaks else {},
         able=able,
         listing=definition.listing(base_url, settings) if definition.listing is not None and row.list_models else None,
+    )
+
+
+def grant_of(one: ConfiguredCredential) -> Grant | None:
+    """Give the way in which a configured credential gets its tokens. None: it has a secret of its own."""
+    if one.oauth is None:
+        return None
+    from headrace.credentials.oauth import Grant
+
+    return Grant(
+        one.oauth,
+        file=one.file,
+        tenant=one.tenant,
+        client_id=one.client_id,
+        client_secret=one.client_secret,
+        scope=one.scope,
+        source=one.source,
+        issuer=one.issuer,
     )
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from headrace.attempts import AttemptRecord
     from headrace.breaker import Breakers
-    from headrace.requests import Lane
+    from headrace.causes import Cause
+    from headrace.requests import Lane, Secret
     from headrace.resolver import Resolver, Target
 
 __all__ = ["Hop", "Prepare", "Ready", "RouteAttempts", "Rule"]
@@ -106,6 +107,7 @@ class RouteAttempts:
         "_prepare",
         "_resolver",
         "_rules",
+        "_skipped",
         "_started",
         "_tried",
         "attempts",
@@ -153,6 +155,8 @@ class RouteAttempts:
         self._ends = now + total if total is not None else None
         self._tried = {target.name} if self._rules else set()
         self._hedge: _Hedged | None = None
+        #: Attempts of a hedge that was called off, which the running attempt has not been told of.
+        self._skipped = 0
         self.attempts: CredentialAttempts
         self.runtime: RuntimeMap
 
@@ -197,10 +201,25 @@ class RouteAttempts:
                 return refused
             self._go(found, kind, 0)
 
-    def next(self, failure: Failure, *, now: float, random: Random) -> AttemptSpec | Refusal:
-        """Say what follows a failed attempt: another one here, the first one elsewhere, or the answer."""
-        skipped = self._lane(failure.lane, now)
-        step = self.attempts.next(failure, now=now, random=random, skipped=skipped)
+    def refused(self, failure: Failure, *, now: float) -> Secret | None:
+        """Give the token that an attempt was refused with, if its credential may get another. None: go on."""
+        self._skipped += self._lane(failure.lane, now)
+        return self.attempts.refused(failure)
+
+    def again(self, failure: Failure, *, now: float) -> AttemptSpec:
+        """Give the attempt that follows a refused token, once there is another."""
+        skipped, self._skipped = self._skipped, 0
+        return self.attempts.again(failure, now=now, skipped=skipped)
+
+    def next(
+        self, failure: Failure, *, now: float, random: Random, because: Cause | None = None
+    ) -> AttemptSpec | Refusal:
+        """Say what follows a failed attempt: another one here, the first one elsewhere, or the answer.
+
+        - `because`: why it failed, where the failure does not say it.
+        """
+        skipped, self._skipped = self._skipped + self._lane(failure.lane, now), 0
+        step = self.attempts.next(failure, now=now, random=random, skipped=skipped, because=because)
         self._judge(now, random)
         prepare = self._prepare
         if not isinstance(step, Refusal) or prepare is None or (self._ends is not None and now >= self._ends):
@@ -255,6 +274,8 @@ class RouteAttempts:
                     made = self._first(prepare, now)
                 except ProviderError:
                     made = None
+                if self.attempts.stale(now):
+                    made = None  # nobody waits for a token of somebody who may not be asked
         hedged = _Hedged(self.target, self.attempts, self.runtime, self.hops)
         self.target, self.attempts, self.runtime, self.hops = here
         if not isinstance(made, tuple) or rule.hedge is None:
@@ -298,6 +319,7 @@ class RouteAttempts:
             pool=target.row.pool,
             model=target.model,
             authorize=target.row.definition.authorize,
+            authorize_token=target.row.definition.authorize_token,
             started=now if before else self._started,
             conversation=self._conversation if len(target.row.pool) > 1 else None,
             dead_codes=target.row.definition.dead_codes,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import Reloader, find, from_environment, guess, load, stamp_of
 from headrace.registry import Registry
+from headrace.resolver import grant_of
 from headrace.selectors import CAPABILITY_OF, PROFILES, Explicit, Profile, check_names, explicit_fault, parse
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.config import Config
 
-__all__ = ["Setup", "check_capabilities", "check_selectors", "configure"]
+__all__ = ["Setup", "check_capabilities", "check_credentials", "check_selectors", "configure"]
 
 
 def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
@@ -83,6 +84,20 @@ def check_capabilities(config: Config, registry: Registry) -> list[tuple[tuple[s
     return found
 
 
+def check_credentials(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
+    """Find what is wrong with the ways in which credentials get tokens. One of the loading's checks."""
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    for at, row in enumerate(config.providers):
+        for index, one in enumerate(row.credentials):
+            grant = grant_of(one)
+            if grant is not None:
+                from headrace.credentials.oauth import check_grant
+
+                path = ("providers", at, "credentials", index)
+                found += [((*path, key), message) for key, message in check_grant(grant)]
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What a gateway is started with."""
@@ -116,7 +131,12 @@ def configure(
         return Setup(from_environment(environ, registry.definitions.values(), server=said), registry, None, None)
 
     def read() -> Config:
-        checks = (registry.check, check_selectors, lambda config: check_capabilities(config, registry))
+        checks = (
+            registry.check,
+            check_selectors,
+            lambda config: check_capabilities(config, registry),
+            check_credentials,
+        )
         return load(path, environ=environ, checks=checks, server=said)
 
     # The watch begins before the first read: a change between the two must not be missed.

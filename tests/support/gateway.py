@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 #: A test that waits longer for a line of the gateway's is stuck.
@@ -165,3 +165,48 @@ def served(config: Path, *arguments: str, **environ: str) -> Iterator[Served]:
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def bearers(takes: Callable[[str], bool], answer: bytes) -> Iterator[Bearers]:
+    """An upstream that takes some bearer tokens, and answers 401 to others."""
+    told = Bearers(takes)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            token = self.headers.get("authorization", "").removeprefix("Bearer ")
+            told.seen.append(token)
+            good = told.takes(token)
+            body = answer if good else b'{"error": {"message": "refused", "type": "t"}}'
+            self.send_response(200 if good else 401)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    told.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@dataclass
+class Bearers:
+    """What such an upstream has seen; `takes` may be changed."""
+
+    takes: Callable[[str], bool]
+    url: str = ""
+    seen: list[str] = field(default_factory=list)

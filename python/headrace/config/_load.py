@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from headrace._bridge import toml_document
 from headrace.config._errors import ConfigurationError, Problem, key_text
-from headrace.config._schema import Config, Path, Provider, Store, guess, validate
+from headrace.config._schema import Config, Credential, Path, Provider, Store, guess, validate
 from headrace.requests import Secret
 
 __all__ = ["Check", "Source", "beyond_schema", "find", "is_loopback", "load", "parse"]
@@ -164,7 +164,7 @@ class _References:
             replace(
                 row,
                 credentials=tuple(
-                    replace(one, secret=self._secret(("providers", at, "credentials", index, "secret"), one.secret))
+                    self._credential(("providers", at, "credentials", index), one)
                     for index, one in enumerate(row.credentials)
                 ),
             )
@@ -174,6 +174,18 @@ class _References:
             replace(key, secret=self._secret(("keys", at, "secret"), key.secret)) for at, key in enumerate(config.keys)
         )
         return replace(config, providers=providers, keys=keys, store=self._store())
+
+    def _credential(self, path: Path, one: Credential) -> Credential:
+        if one.oauth is None:
+            return replace(one, secret=self._secret((*path, "secret"), one.secret)) if one.secret is not None else one
+        if one.client_secret is not None:
+            one = replace(one, client_secret=self._secret((*path, "client_secret"), one.client_secret))
+        if one.file is not None:
+            file = self._folder / FilePath(one.file).expanduser()
+            if not file.is_file():
+                self.faults.append(((*path, "file"), "is no file that can be read; is the path right?"))
+            one = replace(one, file=str(file))
+        return one
 
     def _store(self) -> Store:
         store = self._config.store
@@ -322,7 +334,9 @@ def _subjects(config: Config) -> Iterator[tuple[Path, str]]:
 
 def _row(path: Path, row: Provider) -> Iterator[tuple[Path, str]]:
     yield from _repeated((*path, "credentials"), [one.id for one in row.credentials])
-    yield from _same_secrets((*path, "credentials"), [one.secret for one in row.credentials])
+    yield from _same_secrets((*path, "credentials"), [one.secret or Secret("") for one in row.credentials])
+    for at, one in enumerate(row.credentials):
+        yield from _credential((*path, "credentials", at), one)
     if row.base_url is None:
         return
     parts = _split(row.base_url)
@@ -338,6 +352,17 @@ def _row(path: Path, row: Provider) -> Iterator[tuple[Path, str]]:
             (*path, "base_url"),
             "would send credentials readable over the network; use https, or set danger_plaintext = true in this row",
         )
+
+
+def _credential(path: Path, one: Credential) -> Iterator[tuple[Path, str]]:
+    if one.oauth is None:
+        if one.secret is None:
+            yield (*path, "secret"), "is missing; add secret = ..., or oauth = ..."
+        for name in ("file", "tenant", "client_id", "client_secret", "scope", "source", "issuer"):
+            if getattr(one, name) is not None:
+                yield (*path, name), "says nothing without oauth; remove it, or add oauth = ..."
+    elif one.secret is not None:
+        yield (*path, "secret"), "stands beside oauth, which gets tokens itself; remove one of the two"
 
 
 def _split(url: str) -> Any:

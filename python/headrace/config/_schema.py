@@ -121,14 +121,33 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """One key of one provider."""
+    """One key of one provider, or a way to get tokens for it."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
 
     id: str
     """Its name in logs and answers."""
-    secret: SecretText
-    """`env:NAME` or `file:PATH` (beside this file, where PATH is relative)."""
+    secret: SecretText | None = None
+    """`env:NAME` or `file:PATH` (beside this file, where PATH is relative). Needed where there is no `oauth`."""
+    oauth: str | None = None
+    """In place of `secret`: `chatgpt`, `anthropic`, `google`, `google_metadata`, `azure`, `azure_identity` or `aws`.
+    docs/CREDENTIALS.md has what each needs."""
+    file: Annotated[str, MinLen(1)] | None = None
+    """For `google`: a service account's key, or the credentials that gcloud keeps of a user. Beside this file, where
+    it is relative."""
+    tenant: Annotated[str, MinLen(1)] | None = None
+    """For `azure`: the directory's id."""
+    client_id: Annotated[str, MinLen(1)] | None = None
+    """For `azure`, `azure_identity`, `anthropic` and `chatgpt`: the application's id."""
+    client_secret: SecretText | None = None
+    """For `azure`: `env:NAME` or `file:PATH`."""
+    scope: Annotated[str, MinLen(1)] | None = None
+    """What the tokens are for, where that is not the usual."""
+    source: Annotated[str, MinLen(1)] | None = None
+    """For `aws`: `aws:environment`, `aws:profile=NAME`, `aws:container` or `aws:instance`. By default the first that
+    has credentials."""
+    issuer: Annotated[str, MinLen(1)] | None = None
+    """Where tokens are asked for, in place of the vendor's own address. https, or this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -22,6 +22,7 @@ from headrace.credentials.limits import projection, read_limits
 from headrace.credentials.state import READY, Mark, Status, worst
 
 if TYPE_CHECKING:
+    from headrace.credentials.oauth import Grant
     from headrace.requests import Secret
 
 __all__ = ["STRATEGIES", "Credential", "Member", "Pool", "Strategy"]
@@ -39,10 +40,29 @@ OnMark: TypeAlias = Callable[[str, str | None, Mark], None]
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One member: its name and its secret."""
+    """One member: its name and its secret.
+
+    - `grant`: how it gets tokens, where its secret is one. The secret is empty until there is one.
+    - `login`: tells whose tokens these are from those of the login before; a refresh changes nothing.
+    - `useless`: Unix time from which on the token is not sent. None: as long as nobody refuses it.
+    """
 
     id: str
     secret: Secret
+    grant: Grant | None = None
+    login: str = ""
+    useless: float | None = None
+
+    def is_stale(self, now: float) -> bool:
+        """Whether a token has to be got before a request can be made."""
+        if self.grant is None:
+            return False
+        return not self.secret.reveal() or (self.useless is not None and now >= self.useless)
+
+    @property
+    def identity(self) -> str:
+        """What it is known again by in another configuration. For comparing alone: it may be the secret."""
+        return f"oauth {self.grant.identity}" if self.grant is not None else self.secret.reveal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +211,27 @@ class Pool:
                 self._conversations.popitem(last=False)
 
     def peek(self, now: float) -> Credential | None:
-        """Give a member that is dead or limited for no model, and count no use of it. None: there is none."""
+        """Give a member that can be used at once, for whatever model, and count no use of it. None: there is none."""
         for member in self._members:
             mark = self._marks.get((member.id, None), READY)
-            if mark.at(now) is Status.READY:
+            if mark.at(now) is Status.READY and not member.is_stale(now):
                 return member
         return None
+
+    def member(self, credential: str) -> Credential | None:
+        """Give a member as it is now: tokens are exchanged."""
+        return next((member for member in self._members if member.id == credential), None)
+
+    def grants(self) -> tuple[Credential, ...]:
+        """Give the members that get their tokens themselves."""
+        return tuple(member for member in self._members if member.grant is not None)
+
+    def renewed(self, credential: str, secret: Secret, *, login: str, useless: float | None) -> None:
+        """Take a member's new token."""
+        self._members = tuple(
+            replace(member, secret=secret, login=login, useless=useless) if member.id == credential else member
+            for member in self._members
+        )
 
     def _kept(self, ready: Sequence[int], conversation: str | None) -> int | None:
         held = self._conversations.get(conversation) if conversation is not None else None
@@ -280,7 +315,8 @@ class Pool:
 
     def fingerprint(self, credential: str) -> str:
         """Give what tells a member's secret from the one before it: 32 bits, too few to find a secret by."""
-        secret = next((one.secret.reveal() for one in self._members if one.id == credential), "")
+        member = self.member(credential)
+        secret = "" if member is None else member.secret.reveal() if member.grant is None else member.login
         return blake2b(secret.encode("utf-8", "surrogateescape"), digest_size=4, person=b"headrace-pool").hexdigest()
 
     def serves_as(self, before: Pool) -> bool:
@@ -288,8 +324,7 @@ class Pool:
         return (
             self._strategy is before._strategy
             and self._affine == before._affine
-            and [(one.id, one.secret.reveal()) for one in self._members]
-            == [(one.id, one.secret.reveal()) for one in before._members]
+            and [(one.id, one.identity) for one in self._members] == [(one.id, one.identity) for one in before._members]
         )
 
     def revive(self) -> None:
@@ -305,8 +340,11 @@ class Pool:
             new.id
             for new in self._members
             for old in before._members
-            if new.id == old.id and new.secret.reveal() == old.secret.reveal()
+            if new.id == old.id and new.identity == old.identity
         }
+        for old in before.grants():
+            if old.id in same:
+                self.renewed(old.id, old.secret, login=old.login, useless=old.useless)
         self._marks = {
             scope: mark for scope, mark in before._marks.items() if scope[0] in same and mark.status is not Status.DEAD
         }

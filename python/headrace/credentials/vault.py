@@ -27,7 +27,7 @@ from headrace.requests import Secret
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["KeySource", "Place", "StoreKey", "Vault", "VaultError", "default_key_path", "new_key"]
+__all__ = ["KeySource", "Place", "StoreKey", "Vault", "VaultError", "default_key_path", "new_key", "vault_of"]
 
 KEY_BYTES: Final = 32
 _VERSION: Final = "hs1"
@@ -240,6 +240,18 @@ class KeySource:
                 raise VaultError(f"the store key is not there: the keyring has no {name!r} of {KEYRING_SERVICE!r}")
             return found
         raise VaultError(f"{self.reference!r} names no store key: {_REFERENCES}" if colon else _REFERENCES)
+
+
+def vault_of(reference: str, url: str, environ: Mapping[str, str]) -> Vault:
+    """Give the vault of a configured store.
+
+    - `reference`, `url`: of the store. One in memory needs no key but one that goes with it.
+
+    Raises `VaultError`: the key is not there.
+    """
+    if url.startswith("memory:") and not reference:
+        return Vault([StoreKey.of(secrets.token_bytes(KEY_BYTES))])
+    return KeySource(reference, environ).vault(make=True)
 
 
 def _keyring() -> Any:

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.plugins import Capability, ProviderDefinition
+from headrace.plugins import Capability, ProviderDefinition, bearer
 from headrace.providers._wires import anthropic_listing, language_model
 
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap, Secret
 
-__all__ = ["DEFINITION", "Settings", "authorize", "flags_of", "prepare"]
+__all__ = ["DEFINITION", "Settings", "authorize", "authorize_token", "flags_of", "prepare"]
 
 
 #: The family and the version in a model's name: `claude-opus-4-8`, `claude-3-7-sonnet-20250219`. A date is no version.
@@ -68,11 +68,17 @@ def authorize(secret: Secret) -> Headers:
     return (("x-api-key", secret.reveal()),)
 
 
+def authorize_token(secret: Secret) -> Headers:
+    """Authorise with a login's token, which needs a feature switched on."""
+    return (*bearer(secret), ("anthropic-beta", "oauth-2025-04-20"))
+
+
 DEFINITION = ProviderDefinition(
     kind="anthropic",
     label="Anthropic",
     base_url="https://api.anthropic.com",
     authorize=authorize,
+    authorize_token=authorize_token,
     capabilities=(Capability("language_model", "anthropic_messages", prepare),),
     settings=Settings,
     environment="ANTHROPIC_API_KEY",

@@ -74,6 +74,7 @@ DEFINITION = ProviderDefinition(
     kind="azure_openai",
     label="Azure OpenAI",
     authorize=authorize,
+    authorize_token=bearer,
     capabilities=(
         Capability("language_model", "openai_responses", prepare),
         Capability("language_model", "openai_chat", prepare),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from headrace.plugins import Capability, ProviderDefinition
+from headrace.plugins import Capability, ProviderDefinition, bearer
 from headrace.providers import _embeddings, _images
 from headrace.providers._shapes import dressed
 from headrace.providers._wires import language_model
@@ -90,6 +90,7 @@ DEFINITION = ProviderDefinition(
     label="Google Gemini API",
     base_url="https://generativelanguage.googleapis.com",
     authorize=authorize,
+    authorize_token=bearer,
     capabilities=(
         Capability("language_model", "google_gemini", prepare),
         dressed(_embeddings.GOOGLE, base=_home),

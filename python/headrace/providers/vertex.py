@@ -95,6 +95,7 @@ DEFINITION = ProviderDefinition(
     label="Google Vertex AI",
     base_url=_HOST,
     authorize=authorize,
+    authorize_token=bearer,
     capabilities=(
         Capability("language_model", "google_gemini", prepare),
         Capability("language_model", "anthropic_messages", prepare_claude, forced_only=True),

@@ -11,6 +11,7 @@ from headrace.runtime._call import Call as ModelCall
 from headrace.runtime._call import ModelResult, Policies, gather
 from headrace.runtime._call_async import ImageStream, whole
 from headrace.runtime._calling import Calling, images_call
+from headrace.runtime._tokens import Pending
 from headrace.runtime._wakeups import Wakeups, wakeups
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.events import ModelEvent
     from headrace.messages import ModelRequest
     from headrace.routes import Hop
-    from headrace.runtime._call import Source
+    from headrace.runtime._call import Source, Step
     from headrace.runtime._facts import AttemptFacts, RouteFacts
 
 __all__ = ["Runtime", "Stream"]
@@ -160,6 +161,8 @@ class Stream:
         self._attempt: BackgroundAttemptRef | None = None
         #: Decided and not begun: a wait before it may be interrupted.
         self._next: AttemptSpec | None = None
+        #: What follows is not known before a token was got. That wait may be interrupted, too.
+        self._later: Pending[Step] | None = None
         self._ended = False
         #: A task waits for the next batch. A second one would take its wake-up from it.
         self._reading = False
@@ -171,7 +174,14 @@ class Stream:
 
         Raises `RefusedError` or `UnsupportedFeature` before anything is sent.
         """
-        self._next = self._call.begin()
+        begun = self._call.begin()
+        if isinstance(begun, Pending):
+            pending = begun
+            try:
+                begun = await pending.wait_async()
+            finally:
+                pending.close()
+        self._next = begun
         await self._begin_next()
         return self
 
@@ -180,6 +190,8 @@ class Stream:
     ) -> None:
         """Leave: if the answer is not over, its connection is closed now. Does not wait, so it is never cancelled."""
         self._ended = True
+        if self._later is not None:
+            self._later.close()
         self._call.leave(self._attempt)
         self._kernel = None
         if self._attempt is not None:
@@ -221,12 +233,24 @@ class Stream:
             attempt = self._attempt
             if attempt is None:
                 return None
-            batch = attempt.take()
-            if batch is None:
+            taken: Step | Pending[Step] | None
+            if self._later is not None:
+                later = self._later
+                try:
+                    taken = await later.wait_async()
+                finally:
+                    self._later = None if later.done else later
+            elif (batch := attempt.take()) is None:
                 self._ended = True
+                break
             elif not batch:
                 await self._wakeups.wait(attempt)
-            elif isinstance(taken := self._call.take(batch, attempt), AttemptSpec):
+                continue
+            else:
+                taken = self._call.take(batch, attempt)
+            if isinstance(taken, Pending):
+                self._later = taken
+            elif isinstance(taken, AttemptSpec):
                 self._next = taken
             elif taken:
                 return taken

@@ -14,6 +14,7 @@ import random
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from headrace import errors, translate
@@ -31,9 +32,10 @@ from headrace.events import (
     Usage,
 )
 from headrace.gateway import Gateway
-from headrace.requests import AttemptSpec, Failure, Plan, Refusal, Settlement
+from headrace.requests import AttemptSpec, Deferred, Failure, Plan, Refusal, Settlement
 from headrace.runtime._facts import Attempts, RouteFacts
-from headrace.startup import configure
+from headrace.runtime._tokens import Pending, TokenThread
+from headrace.startup import check_credentials, configure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +50,9 @@ __all__ = ["Call", "ModelResult", "Policies", "RefusedError", "Source", "gather"
 
 #: A checked configuration, the path of a file, or None: what `headrace serve` would find.
 Source: TypeAlias = Config | str | os.PathLike[str] | None
+
+#: Events for the caller, or the attempt that follows.
+Step: TypeAlias = list[ModelEvent] | AttemptSpec
 
 #: Events that say nothing of the answer yet: at any other the stream commits.
 _UNCOMMITTED: Final = (ModelStarted, Usage, ProviderErrorEvent)
@@ -180,6 +185,7 @@ class Policies:
         config, registry = _configured(source)
         wants_demo = any(row.kind == "demo" and row.base_url is None for row in config.providers)
         self._demo = DemoRef.start() if wants_demo else None
+        self._tokens = TokenThread(config.store)
         self.gateway = Gateway(
             config,
             registry=registry,
@@ -187,6 +193,7 @@ class Policies:
             random=random.SystemRandom().random,
             salt=os.urandom(16),
             demo_url=f"{self._demo.url}/v1" if self._demo else None,
+            keeper=self._tokens,
         )
         self._turns = itertools.count()
 
@@ -206,6 +213,7 @@ class Policies:
 
     def close(self) -> None:
         """End what was started."""
+        self._tokens.close()
         if self._demo is not None:
             self._demo.stop()
 
@@ -215,7 +223,7 @@ def _configured(source: Source) -> tuple[Config, Any]:
 
     if isinstance(source, Config):
         registry = Registry()
-        faults = [fault for check in (registry.check,) for fault in check(source)]
+        faults = [fault for check in (registry.check, check_credentials) for fault in check(source)]
         if faults:
             from headrace.config import Problem
 
@@ -235,7 +243,6 @@ class Call:
         self._source = _LibraryRequest(request)
         self._token: int | None = None
         self._spec: AttemptSpec | None = None
-        self._refused: Refusal | None = None
         self._held: list[ModelEvent] = []
         self._committed = False
         self._started = 0.0
@@ -248,14 +255,19 @@ class Call:
         """The selector that was asked for."""
         return self._request.model
 
-    def begin(self) -> AttemptSpec:
-        """Decide.
+    def begin(self) -> AttemptSpec | Pending[AttemptSpec]:
+        """Decide; or say that a token has to be waited for.
 
         - Raises `RefusedError`: nobody can be asked; nothing has been touched.
         - Raises `UnsupportedFeature`: the provider's protocol cannot carry what the request asks.
         """
         self._started = time.monotonic()
         decision = self._policies.gateway.decide(self._source)
+        if isinstance(decision, CoroutineType):
+            return Pending(decision, self._begun)
+        return self._begun(decision)
+
+    def _begun(self, decision: Any) -> AttemptSpec:
         if isinstance(decision, Refusal):
             raise RefusedError(decision.message, code=decision.code, status=decision.status, retry_at=decision.retry_at)
         if not isinstance(decision, Plan):
@@ -263,10 +275,11 @@ class Call:
         self._token = decision.token
         return self._sendable(decision.spec)
 
-    def take(self, batch: list[ModelEvent], attempt: AttemptRef) -> list[ModelEvent] | AttemptSpec:
+    def take(self, batch: list[ModelEvent], attempt: AttemptRef) -> Step | Pending[Step]:
         """Take what an attempt brought.
 
-        Returns the events for the caller (perhaps none yet), or the `AttemptSpec` of the attempt that follows.
+        Returns the events for the caller (perhaps none yet), or the `AttemptSpec` of the attempt that follows; or what
+        has to be waited for before either is known.
         """
         last = batch[-1]
         if isinstance(last, ProviderErrorEvent) and self._spec is not None:
@@ -280,14 +293,23 @@ class Call:
             self._first_byte = time.monotonic() - self._started
         self._held += batch
         if isinstance(last, ProviderErrorEvent) and all(isinstance(event, _UNCOMMITTED) for event in self._held):
-            spec = self._after(last, attempt)
-            if spec is not None:
-                self._held = []
-                return spec
-            if self._refused is not None and self._refused.error is None:
-                self._held[-1] = last = _as_refused(last, self._refused)
-        elif not isinstance(last, ModelFinished) and all(isinstance(event, _UNCOMMITTED) for event in batch):
+            failed, step = last, self._after(last, attempt)
+            if isinstance(step, CoroutineType):
+                return Pending(step, lambda found: self._followed(found, failed, attempt))
+            return self._followed(step, failed, attempt)
+        if not isinstance(last, ModelFinished) and all(isinstance(event, _UNCOMMITTED) for event in batch):
             return []
+        return self._commit(last, attempt)
+
+    def _followed(self, step: Any, failed: ProviderErrorEvent, attempt: AttemptRef) -> Step:
+        if isinstance(step, AttemptSpec):
+            self._held = []
+            return self._sendable(step)
+        if isinstance(step, Refusal) and step.error is None:
+            self._held[-1] = failed = _as_refused(failed, step)
+        return self._commit(failed, attempt)
+
+    def _commit(self, last: ModelEvent, attempt: AttemptRef) -> list[ModelEvent]:
         self._committed = True
         given, self._held = self._held, []
         if isinstance(last, _TERMINAL):
@@ -302,7 +324,7 @@ class Call:
             )
             self._settle(attempt, finish=None, error=error)
 
-    def _after(self, error: ProviderErrorEvent, attempt: AttemptRef) -> AttemptSpec | None:
+    def _after(self, error: ProviderErrorEvent, attempt: AttemptRef) -> Deferred[AttemptSpec | Refusal] | None:
         if self._token is None or self._spec is None:
             return None
         sent, received, reused = attempt.facts
@@ -316,9 +338,7 @@ class Call:
             bytes_received=received,
             reused_socket=reused,
         )
-        step = self._policies.gateway.next(failure)
-        self._refused = step if isinstance(step, Refusal) else None
-        return self._sendable(step) if isinstance(step, AttemptSpec) else None
+        return self._policies.gateway.next(failure)
 
     def _end(self, events: list[ModelEvent], attempt: AttemptRef) -> None:
         last = events[-1]

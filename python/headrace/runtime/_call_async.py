@@ -8,6 +8,7 @@ from headrace.calls import Own
 from headrace.capabilities import ReadError
 from headrace.requests import AttemptSpec
 from headrace.runtime._calling import ImageItem, raised
+from headrace.runtime._tokens import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,16 +39,26 @@ class _Items:
         self._calling = calling
         self._attempt: BackgroundAttemptRef | None = None
         self._next: AttemptSpec | Own | None = None
+        self._later: Pending[AttemptSpec] | None = None
         self._ended = False
 
     async def __aenter__(self) -> Self:
-        self._next = self._calling.begin()
+        begun = self._calling.begin()
+        if isinstance(begun, Pending):
+            pending = begun
+            try:
+                begun = await pending.wait_async()
+            finally:
+                pending.close()
+        self._next = begun
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended = True
+        if self._later is not None:
+            self._later.close()
         self._calling.leave(self._attempt)
         if self._attempt is not None:
             self._attempt.cancel()
@@ -64,13 +75,25 @@ class _Items:
             attempt = self._attempt
             if attempt is None:
                 return None
-            batch = attempt.take()
-            if batch is None:
+            taken: list[Any] | AttemptSpec | Pending[AttemptSpec]
+            if self._later is not None:
+                later = self._later
+                try:
+                    taken = await later.wait_async()
+                finally:
+                    self._later = None if later.done else later
+            elif (batch := attempt.take()) is None:
                 self._ended = True
                 self._calling.end(attempt)
+                break
             elif not batch:
                 await self._wakeups.wait(attempt)
-            elif isinstance(taken := self._calling.take(batch, attempt), AttemptSpec):
+                continue
+            else:
+                taken = self._calling.take(batch, attempt)
+            if isinstance(taken, Pending):
+                self._later = taken
+            elif isinstance(taken, AttemptSpec):
                 self._next = taken
             elif taken:
                 return taken

@@ -9,6 +9,7 @@ from headrace.calls import Own
 from headrace.capabilities import ReadError
 from headrace.requests import AttemptSpec
 from headrace.runtime._calling import ImageItem, raised
+from headrace.runtime._tokens import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,8 @@ class _Items:
         self._ended = False
 
     def __enter__(self) -> Self:
-        self._next = self._calling.begin()
+        begun = self._calling.begin()
+        self._next = begun.wait() if isinstance(begun, Pending) else begun
         return self
 
     def __exit__(
@@ -66,10 +68,14 @@ class _Items:
             if batch is None:
                 self._ended = True
                 self._calling.end(attempt)
-            elif isinstance(taken := self._calling.take(batch, attempt), AttemptSpec):
-                self._next = taken
-            elif taken:
-                return taken
+            else:
+                taken = self._calling.take(batch, attempt)
+                if isinstance(taken, Pending):
+                    taken = taken.wait()
+                if isinstance(taken, AttemptSpec):
+                    self._next = taken
+                elif taken:
+                    return taken
         return None
 
     def _begin(self, spec: AttemptSpec) -> None:

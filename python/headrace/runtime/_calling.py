@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from headrace import errors
@@ -16,8 +17,9 @@ from headrace.calls import Call, Opened, Own
 from headrace.capabilities import ImageResult, PartialImage, ReadError
 from headrace.capabilities._values import UNKNOWN
 from headrace.events import ProviderErrorEvent
-from headrace.requests import AttemptSpec, Failure, Refusal, Settlement
+from headrace.requests import AttemptSpec, Deferred, Failure, Refusal, Settlement
 from headrace.runtime._call import RefusedError
+from headrace.runtime._tokens import Pending
 
 if TYPE_CHECKING:
     from headrace.capabilities import CallUsage, ImageRequest
@@ -60,25 +62,31 @@ class Calling:
         """The selector that was asked for."""
         return self._call.selector
 
-    def begin(self) -> AttemptSpec | Own:
-        """Decide.
+    def begin(self) -> AttemptSpec | Own | Pending[AttemptSpec | Own]:
+        """Decide; or say that a token has to be waited for.
 
         - Raises `RefusedError`: nobody can be asked; nothing has been touched.
         - Raises `BadRequestError` or `UnsupportedFeature`: the provider cannot be asked this.
         """
         self._started = time.monotonic()
         decision = self._policies.gateway.call(self._call)
+        if isinstance(decision, CoroutineType):
+            return Pending(decision, self._begun)
+        return self._begun(decision)
+
+    def _begun(self, decision: Any) -> AttemptSpec | Own:
         if isinstance(decision, Refusal):
             self._refuse(decision)
         if isinstance(decision, Own):
             return decision
         self._token = decision.token
         self._opened = self._policies.gateway.opened(decision.token)
-        self._spec = decision.spec
-        return decision.spec
+        spec: AttemptSpec = decision.spec
+        self._spec = spec
+        return spec
 
-    def take(self, batch: list[Any], attempt: AttemptRef) -> list[Any] | AttemptSpec:
-        """Take what an attempt brought: typed items, or the attempt that follows.
+    def take(self, batch: list[Any], attempt: AttemptRef) -> list[Any] | AttemptSpec | Pending[AttemptSpec]:
+        """Take what an attempt brought: typed items, or the attempt that follows, or what has to be waited for first.
 
         - Raises the class of the error's kind: the answer failed, or says no.
         """
@@ -89,9 +97,15 @@ class Calling:
         self._given = self._given or bool(items)
         if error is None:
             return items
-        spec = None if self._given else self._after(error, attempt)
-        if spec is not None:
-            return spec
+        step = None if self._given else self._after(error, attempt)
+        if isinstance(step, CoroutineType):
+            return Pending(step, lambda found: self._followed(found, error, attempt))
+        return self._followed(step, error, attempt)
+
+    def _followed(self, step: Any, error: ProviderErrorEvent, attempt: AttemptRef) -> AttemptSpec:
+        if isinstance(step, AttemptSpec):
+            self._spec = step
+            return step
         self._settle(attempt, error)
         raise errors.from_event(error)
 
@@ -138,7 +152,7 @@ class Calling:
             raise errors.BadRequestError(refusal.message, param=refusal.param)
         raise RefusedError(refusal.message, code=refusal.code, status=refusal.status, retry_at=refusal.retry_at)
 
-    def _after(self, error: ProviderErrorEvent, attempt: AttemptRef) -> AttemptSpec | None:
+    def _after(self, error: ProviderErrorEvent, attempt: AttemptRef) -> Deferred[AttemptSpec | Refusal] | None:
         if self._token is None or self._spec is None:
             return None
         sent, received, reused = attempt.facts
@@ -151,11 +165,7 @@ class Calling:
             bytes_received=received,
             reused_socket=reused,
         )
-        step = self._policies.gateway.next(failure)
-        if not isinstance(step, AttemptSpec):
-            return None
-        self._spec = step
-        return step
+        return self._policies.gateway.next(failure)
 
     def _settle(self, attempt: AttemptRef | None, error: ProviderErrorEvent | None) -> None:
         if self._token is None:

@@ -12,6 +12,7 @@ from headrace.runtime._call import Call as ModelCall
 from headrace.runtime._call import ModelResult, Policies, gather
 from headrace.runtime._call_sync import SyncImageStream, whole
 from headrace.runtime._calling import Calling, images_call
+from headrace.runtime._tokens import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +156,8 @@ class SyncStream:
 
         Raises `RefusedError` or `UnsupportedFeature` before anything is sent.
         """
-        self._next = self._call.begin()
+        begun = self._call.begin()
+        self._next = begun.wait() if isinstance(begun, Pending) else begun
         self._begin_next()
         return self
 
@@ -209,10 +211,14 @@ class SyncStream:
             batch = attempt.next_batch()
             if batch is None:
                 self._ended = True
-            elif isinstance(taken := self._call.take(batch, attempt), AttemptSpec):
-                self._next = taken
-            elif taken:
-                return taken
+            else:
+                taken = self._call.take(batch, attempt)
+                if isinstance(taken, Pending):
+                    taken = taken.wait()
+                if isinstance(taken, AttemptSpec):
+                    self._next = taken
+                elif taken:
+                    return taken
         return None
 
     def result(self) -> ModelResult:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace._bridge import DemoRef, GatewayConfig, GatewayRef
 from headrace.config import ConfigurationError, is_loopback
+from headrace.credentials.oauth import Keeper
+from headrace.credentials.vault import vault_of
 from headrace.gateway import Gateway
 from headrace.node import Node
 from headrace.server._hands import Hands
@@ -62,6 +64,12 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
         journal_limit=store.journal_limit,
         away_limit=store.away_limit,
     )
+    keeper = Keeper(
+        store.url,
+        vault=lambda: vault_of(store.key, store.url, os.environ),
+        clock=time.time,
+        random=random.SystemRandom().random,
+    )
     try:
         policy = Gateway(
             config,
@@ -71,9 +79,10 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
             salt=os.urandom(16),
             demo_url=f"{demo.url}/v1" if demo else None,
             books=books,
+            keeper=keeper,
         )
         edge = GatewayRef.start(_edge_config(config))
-        asyncio.run(_Process(config, policy, edge, reloader, books).run())
+        asyncio.run(_Process(config, policy, edge, reloader, books, keeper).run())
     finally:
         if demo:
             demo.stop()
@@ -82,10 +91,17 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
 class _Process:
     """A running gateway, from its first answer to its last."""
 
-    def __init__(
-        self, config: Config, policy: Gateway, edge: GatewayRef, reloader: Reloader | None, books: Node
+    def __init__(  # noqa: PLR0917 - what it runs
+        self,
+        config: Config,
+        policy: Gateway,
+        edge: GatewayRef,
+        reloader: Reloader | None,
+        books: Node,
+        keeper: Keeper,
     ) -> None:
         self._books = books
+        self._keeper = keeper
         self._config = config
         self._policy = policy
         self._edge = edge
@@ -97,6 +113,8 @@ class _Process:
         loop = asyncio.get_running_loop()
         self._policy.refresh = Refresher(self._policy).refresh
         try:
+            # The tokens first: a credential's state is known again by its login.
+            await self._keeper.start()
             await self._books.start()
         except BaseException:
             self._edge.stop(0.0)
@@ -120,6 +138,7 @@ class _Process:
             self._look = None
         await asyncio.to_thread(self._edge.join)
         hands.detach()
+        await self._keeper.stop()
         await self._books.stop()
 
     def _stop(self) -> None:

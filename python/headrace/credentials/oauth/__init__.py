@@ -7,6 +7,7 @@ Never here: which member of a pool is taken, a request to a provider.
 """
 
 from headrace.credentials.oauth._ask import Answer, TokenRequest, ask, client, endpoint
+from headrace.credentials.oauth._keeper import Keeper, fetch, login_id
 from headrace.credentials.oauth._kept import CHANNEL, SCHEMA, Login, Logins, lock_name
 from headrace.credentials.oauth._login import (
     CodeLogin,
@@ -30,6 +31,7 @@ __all__ = [
     "CodeLogin",
     "DeviceLogin",
     "Grant",
+    "Keeper",
     "Login",
     "Logins",
     "Renewal",
@@ -44,10 +46,12 @@ __all__ = [
     "claims_of",
     "client",
     "endpoint",
+    "fetch",
     "finish_code",
     "judge",
     "listen",
     "lock_name",
+    "login_id",
     "pasted",
     "pause",
     "redirected",
