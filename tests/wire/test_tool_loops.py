@@ -7,6 +7,7 @@ back to the row that gave it, unchanged, in its own place; no other row ever see
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 from typing import Any
@@ -19,7 +20,25 @@ from tests.support.sdks import Replay, replay
 
 DIFFERENCES = pathlib.Path(__file__).with_name("tool_loops.json")
 PREFIXES = {"openai_chat": "chatcmpl-1", "openai_responses": "resp_1", "anthropic_messages": "msg_1"}
-MOST = {"anthropic_messages": {"max_tokens": 99}}
+SCHEMA = {"type": "object", "properties": {"port": {"type": "string"}}}
+FUNCTIONS = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in TOOLS]
+SETTINGS: dict[str, dict[str, Any]] = {
+    "openai_chat": {"tools": FUNCTIONS, "reasoning_effort": "low"},
+    "openai_responses": {
+        "tools": [{"type": "function", "name": name, "parameters": SCHEMA, "strict": False} for name in TOOLS],
+        "reasoning": {"effort": "low"},
+    },
+    "anthropic_messages": {
+        "max_tokens": 4096,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "tools": [{"name": name, "input_schema": SCHEMA} for name in TOOLS],
+    },
+    "google_gemini": {
+        "tools": [{"functionDeclarations": [{"name": name, "parametersJsonSchema": SCHEMA} for name in TOOLS]}],
+        "generationConfig": {"thinkingConfig": {"thinkingLevel": "low"}},
+    },
+    "ollama_chat": {"tools": FUNCTIONS, "think": True},
+}
 PAIRS = [(client, provider) for client in CLIENTS for provider in PROVIDERS]
 NO_PLACE = ("ollama_chat",)
 """Clients whose protocol has nowhere to keep a state."""
@@ -71,7 +90,7 @@ def own(client: str, provider: Provider) -> bool:
 
 
 def body_of(client: str, turn: Turn) -> bytes:
-    return json.dumps({"model": "m", CLIENTS[client][0]: turn} | MOST.get(client, {})).encode()
+    return json.dumps({"model": "m"} | SETTINGS[client] | {CLIENTS[client][0]: turn}).encode()
 
 
 def second(body: bytes, client: str, target: Provider, row: str) -> Translation:
@@ -170,3 +189,19 @@ def test_no_other_family_ever_sees_a_state(client, name, bodies):
         assert leaks(provider, made.body) == [], other
         if provider.state and client not in NO_PLACE:
             assert made.losses, f"{other}: said nowhere"
+
+
+@pytest.mark.parametrize(("client", "name"), PAIRS)
+def test_a_conversation_that_grows_keeps_the_bytes_of_its_earlier_part(client, name, bodies):
+    """Turn by turn, after what the provider answered: its cache finds the same beginning."""
+    provider, body = PROVIDERS[name], json.loads(bodies[client, name][0])
+    key = CLIENTS[client][0]
+    first = body[key]
+    made = [
+        second(json.dumps(body | {key: (first * 2)[:cut]}).encode(), client, provider, "acme").body
+        for cut in (1, len(first), len(first) + 1, 2 * len(first))
+    ]
+    for earlier, later in itertools.pairwise(made):
+        # Up to the end of what the last message holds: what follows stands behind the conversation.
+        assert later.startswith(earlier[: earlier.rindex(b"]")].rstrip(b"]}")), (earlier, later)
+        assert len(later) > len(earlier)
