@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import pathlib
 import time
@@ -13,6 +14,8 @@ import pytest
 from headrace.causes import Cause
 from headrace.credentials import Status
 from headrace.node import SCHEMA, Node
+from headrace.node._journal import Journal
+from headrace.node._ledger import rows_of
 from headrace.node._tables import ATTEMPT_COLUMNS, REQUEST_COLUMNS
 from headrace.requests import Refusal
 from headrace.store import Schema, SchemaTooNew, Store, open_store
@@ -328,6 +331,79 @@ def test_a_stop_keeps_what_the_store_does_not_take_any_more(
         store = await open_store(url)
         assert await rows(store) == [f"req_{n}" for n in range(5)]
         await store.close()
+
+    run(body)
+
+
+def test_a_full_disk_loses_nothing_and_keeps_no_node_away(tmp_path: pathlib.Path) -> None:
+    away = Away(f"sqlite:{tmp_path}/store.db")
+    journals = tmp_path / "journals"
+    journals.mkdir()
+
+    async def body() -> None:
+        node = Node(away.url, journals=journals, clock=time.time, opener=away.open)
+        # The kernel's own full disk.
+        (journals / f"journal-{node.id}.jsonl").symlink_to("/dev/full")
+        await node.start()
+        for n in range(5):
+            node.settled(settled(n))
+            await asyncio.sleep(0.03)
+        assert node.waiting == 5
+        away.there = True
+        await until(lambda: not node.is_away)
+        assert (node.committed, node.waiting) == (5, 0)
+        await node.stop()
+
+    run(body)
+
+
+def test_what_the_disk_did_not_take_is_written_with_the_next_rows(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, "me")
+    journal.add([rows_of("me", settled(1))])
+    with monkeypatch.context() as full:
+
+        def fsync(_: int) -> None:
+            raise OSError(errno.ENOSPC, "no space")
+
+        full.setattr("os.fsync", fsync)
+        with pytest.raises(OSError, match="no space"):
+            journal.add([rows_of("me", settled(2))])
+    (path,) = tmp_path.iterdir()
+    assert path.read_bytes().count(b"\n") == 1
+    journal.add([rows_of("me", settled(3))])
+    journal.close()
+    other = Journal(tmp_path, "other")
+    assert (other.adopt(), [request[0] for request, _ in other.first(9)]) == (3, ["me-1", "me-2", "me-3"])
+    other.close()
+
+
+def test_a_journal_of_another_version_stops_nobody(tmp_path: pathlib.Path) -> None:
+    journals = tmp_path / "journals"
+    journals.mkdir()
+    request, attempts = rows_of("old", settled(1))
+    lines: list[Any] = [
+        # Before the last two columns were there, after others came, and what is no row at all.
+        [request[:-2], attempts],
+        [["old-2", *request[1:], "new"], [[*one, "new"] for one in attempts]],
+        [["old-3"], []],
+        [[{"a": 1}], []],
+        [{}, []],
+        [1, 2],
+        7,
+    ]
+    (journals / "journal-old.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    async def body() -> None:
+        node = Node(f"sqlite:{tmp_path}/store.db", journals=journals, clock=time.time)
+        await node.start()
+        await until(lambda: not node.is_away and node.waiting == 0)
+        await node.stop()
+        store = await open_store(f"sqlite:{tmp_path}/store.db")
+        assert await rows(store, "SELECT id FROM node_requests ORDER BY id") == ["old-1", "old-2"]
+        await store.close()
+        assert list(journals.iterdir()) == []
 
     run(body)
 

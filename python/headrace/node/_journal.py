@@ -4,6 +4,8 @@
 2. A journal is locked by its node while it lives. One that is left without its node is taken over by the next that
    starts on this machine.
 3. It has a bound. What no longer fits is refused before it happens, not lost after.
+4. A disk that is full leaves no half line: what it did not take is tried again with the next rows.
+5. A journal of another version is read as far as this one knows its columns.
 
 Never here: the store.
 """
@@ -15,11 +17,14 @@ import fcntl
 import os
 from typing import IO, TYPE_CHECKING, Final
 
+from headrace.node._tables import ATTEMPT_COLUMNS, REQUEST_COLUMNS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from headrace.node._ledger import Rows
+    from headrace.store import Value
 
 __all__ = ["Journal"]
 
@@ -38,6 +43,8 @@ class Journal:
         self._path = None if folder is None else folder / f"{_PREFIX}{name}.jsonl"
         self._file: IO[bytes] | None = None
         self._rows: list[Rows] = []
+        #: Lines that the disk has not taken.
+        self._unwritten = bytearray()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -47,11 +54,11 @@ class Journal:
         self._rows.extend(rows)
         if self._path is None:
             return
+        self._unwritten += b"".join(map(_line, rows))
         if self._file is None:
             self._file = self._open(self._path)
-        self._file.write(b"".join(map(_line, rows)))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        _append(self._file, bytes(self._unwritten))
+        self._unwritten.clear()
 
     def first(self, count: int) -> list[Rows]:
         """Give the oldest rows, without taking them out."""
@@ -61,10 +68,10 @@ class Journal:
         """Take out the oldest rows: the store has them. The file goes when the last one is out."""
         del self._rows[:count]
         if not self._rows and self._file is not None and self._path is not None:
+            self._unwritten.clear()
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
-            self._file.close()
-            self._file = None
+            self.close()
 
     def adopt(self) -> int:
         """Take over what nodes that are gone have left here, and give how many rows that is."""
@@ -77,8 +84,9 @@ class Journal:
             with contextlib.suppress(OSError), path.open("rb") as left:
                 fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 rows = list(_read(left))
-                self.add(rows)
+                # They are taken over even where this node's own file cannot be written: then the old one stays.
                 found += len(rows)
+                self.add(rows)
                 path.unlink(missing_ok=True)
         return found
 
@@ -91,9 +99,23 @@ class Journal:
     def _open(self, path: Path) -> IO[bytes]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        file = os.fdopen(handle, "ab", buffering=64 * 1024)
+        file = os.fdopen(handle, "ab", buffering=0)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file
+
+
+def _append(file: IO[bytes], data: bytes) -> None:
+    """Append all of it, durably, or nothing."""
+    before = file.seek(0, os.SEEK_END)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(before)
+        raise
 
 
 def _line(rows: Rows) -> bytes:
@@ -108,6 +130,21 @@ def _read(file: IO[bytes]) -> Iterator[Rows]:
     for line in file:
         try:
             request, attempts = orjson.loads(line)
+            rows = _fitted(request, len(REQUEST_COLUMNS)), tuple(_fitted(one, len(ATTEMPT_COLUMNS)) for one in attempts)
         except (orjson.JSONDecodeError, ValueError, TypeError):
             continue
-        yield tuple(request), tuple(map(tuple, attempts))
+        yield rows
+
+
+def _fitted(row: object, width: int) -> tuple[Value, ...]:
+    """Give a row as many columns as the table has: new ones come last, and may be empty.
+
+    Raises `ValueError`: it is no row.
+    """
+    if (
+        not isinstance(row, list)
+        or not row
+        or not all(one is None or isinstance(one, str | int | float) for one in row)
+    ):
+        raise ValueError("no row")
+    return (*row[:width], *[None] * (width - len(row)))
