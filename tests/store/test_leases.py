@@ -157,6 +157,49 @@ def test_a_budget_is_spent_by_prices_and_what_was_held_comes_back(new_url: Calla
     run(body)
 
 
+def test_a_clock_that_was_wrong_for_a_moment_locks_no_key_out() -> None:
+    limits, clock = KeyLimits(requests_per_minute=1), Clock()
+
+    async def body() -> None:
+        node = Node("memory:", journals=None, clock=clock)
+        await node.start()
+        clock.now += 86_400
+        assert await admitted(node, limits) is None
+        assert await admitted(node, limits) is not None
+        clock.now -= 86_400
+        assert await admitted(node, limits) is None
+        refused = await admitted(node, limits)
+        assert refused is not None
+        assert refused.retry_at == NOON + 60
+        # A moment back within the minute begins nothing anew.
+        clock.now += 30
+        assert await admitted(node, limits) is not None
+        clock.now -= 20
+        assert await admitted(node, limits) is not None
+        await node.stop()
+
+    run(body)
+
+
+def test_a_lease_that_the_store_refuses_is_not_asked_for_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
+    limits = KeyLimits(tokens_per_minute=100)
+
+    async def body() -> None:
+        node = Node("memory:", journals=None, clock=Clock())
+        await node.start()
+        assert await admitted(node, limits) is None
+        # What no store can count.
+        node.settled(settled(1, key="team", input_tokens=2**70, output_tokens=0), limits)
+        refused = await admitted(node, limits)
+        assert refused is not None
+        assert (refused.status, refused.retry_at) == (429, NOON + 60)
+        await node.stop()
+
+    run(body)
+    assert [one.message for one in caplog.records if "refuses to lease" in one.message] != []
+    assert [one.message for one in caplog.records if "a task of the node failed" in one.message] == []
+
+
 def test_a_limit_that_was_raised_holds_at_once() -> None:
     clock = Clock()
 

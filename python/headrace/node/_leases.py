@@ -82,6 +82,7 @@ class Lease:
     - `empty`: the store had nothing more for this span.
     - `block`: how much is leased at once.
     - `low`: with less than this left it is time to renew, but where the store had nothing more.
+    - `turned`: when the span was begun.
     """
 
     key: str
@@ -94,6 +95,7 @@ class Lease:
     empty: bool = False
     block: int = 1
     low: int = 0
+    turned: float = 0.0
 
     def __post_init__(self) -> None:
         self.block = max(self.limit // BLOCKS, 1)
@@ -105,9 +107,10 @@ class Lease:
         return f"{self.key}/{self.kind.value}"
 
     def turn(self, now: float) -> None:
-        """Begin a new span if the old one is over."""
-        if now >= self.ends:
+        """Begin a new span if the old one is over, or has not begun: a clock may be set back."""
+        if now >= self.ends or (now < self.turned and span_of(self.period, now)[0] != self.span):
             self.span, self.ends = span_of(self.period, now)
+            self.turned = now
             self.left = 0
             self.empty = False
 

@@ -182,7 +182,7 @@ class Node:
     def _spend(self, leases: Sequence[Lease], told: Settled) -> None:
         now = self._clock()
         for lease in leases:
-            if now >= lease.ends:
+            if now >= lease.ends or now < lease.turned:
                 lease.turn(now)
             kind = lease.kind
             if kind is LeaseKind.TOKENS:
@@ -195,7 +195,7 @@ class Node:
     def _short(self, leases: Sequence[Lease], now: float) -> list[Lease]:
         short = []
         for lease in leases:
-            if now >= lease.ends:
+            if now >= lease.ends or now < lease.turned:
                 lease.turn(now)
             if lease.left <= 0:
                 short.append(lease)
@@ -250,6 +250,10 @@ class Node:
                 rows = await tx.fetch(LEASE, *lease.arguments())
         except (StoreUnavailable, StoreConflict) as error:
             self._went_away(error)
+        except StoreError as error:
+            # Asked again it would say the same; what waits for this lease must not ask until its span is over.
+            _LOG.error("the store refuses to lease of %s: %s", lease.name, error)
+            lease.empty = True
         else:
             lease.granted(rows[0][0], span=span, debt=debt)
 
