@@ -34,8 +34,10 @@ CLIENT: Final = "openai_chat"
 LOSS_LIMIT: Final = 1024
 #: Where an OpenAI-like body tells its cost: near its end, and never longer.
 USAGE_TAIL: Final = 2048
-#: Bytes of an answer from which on reading it is another thread's: the event loop decides for everybody.
+#: Bytes of a body from which on reading it is another thread's: the event loop decides for everybody.
 LARGE: Final = 128 << 10
+#: More tokens than any answer can have cost: the codec's own bound for a model's.
+MAX_TOKENS: Final = 1 << 40
 #: What a client is told of an answer that says no, by its kind.
 _TOLD: Final[Mapping[str, tuple[int, str]]] = {
     "content_filter": (400, "content_policy_violation"),
@@ -201,8 +203,8 @@ class Opened:
             body=body,
             content_type=kind,
             headers=self._losses(),
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
+            input_tokens=_believed(usage.input_tokens),
+            output_tokens=_believed(usage.output_tokens),
         )
 
     def _losses(self) -> tuple[tuple[str, str], ...]:
@@ -231,6 +233,11 @@ def _unread(error: ReadError) -> Refusal:
     return Refusal(status=status, code=code, message=error.message)
 
 
+def _believed(tokens: Any) -> int | None:
+    """Give a provider's number of tokens; None where no answer can have cost that."""
+    return tokens if type(tokens) is int and 0 <= tokens <= MAX_TOKENS else None
+
+
 def _tail_usage(body: bytes) -> tuple[int | None, int | None]:
     """Find what an OpenAI-like body tells of its cost, without reading the vectors before it."""
     import orjson
@@ -249,8 +256,7 @@ def _tail_usage(body: bytes) -> tuple[int | None, int | None]:
             continue
         given = [usage.get("prompt_tokens", usage.get("input_tokens", usage.get("total_tokens")))]
         given.append(usage.get("output_tokens"))
-        tokens = [one if isinstance(one, int) else None for one in given]
-        return tokens[0], tokens[1]
+        return _believed(given[0]), _believed(given[1])
     return None, None
 
 

@@ -437,7 +437,20 @@ class Gateway:
         return self.models(protocol, key)
 
     def _decide_call(self, request: Request, key: GatewayKey | None) -> Deferred[Plan | Refusal | Answer]:
-        call = calls.opened_by(request)
+        if request.body_size >= calls.LARGE:
+            return self._decide_call_aside(request, key)
+        return self._decide_opened(calls.opened_by(request), request, key)
+
+    async def _decide_call_aside(self, request: Request, key: GatewayKey | None) -> Plan | Refusal | Answer:
+        import asyncio
+
+        opened = await asyncio.to_thread(calls.opened_by, request)
+        decided = self._decide_opened(opened, request, key)
+        return await decided if isinstance(decided, Coroutine) else decided
+
+    def _decide_opened(
+        self, call: calls.Call | Refusal, request: Request, key: GatewayKey | None
+    ) -> Deferred[Plan | Refusal | Answer]:
         if isinstance(call, Refusal):
             return call
         if key is not None and not key.may_ask(call.selector):

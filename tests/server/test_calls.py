@@ -8,12 +8,16 @@ import http.client
 import json
 import random
 import struct
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import openai
 import pytest
 
+from headrace import calls
+from headrace.capabilities import embeddings
 from headrace.config import parse
 from headrace.gateway import Gateway
 from headrace.registry import Registry
@@ -187,6 +191,53 @@ def test_a_large_answer_is_read_aside_and_stays_exact():
         assert struct.pack("<1536f", *numbers.data[29].embedding) == struct.pack("<1536f", *one)
         assert packed.usage.prompt_tokens == 7
         gateway.settled()
+
+
+def test_a_large_request_is_read_beside_the_event_loop(monkeypatch):
+    readers = []
+    parse_body = embeddings.parse
+
+    def parse(body):
+        readers.append(threading.get_ident())
+        return parse_body(body)
+
+    operation = calls.OPERATIONS["embeddings"]
+    monkeypatch.setattr(calls, "OPERATIONS", {**calls.OPERATIONS, "embeddings": replace(operation, parse=parse)})
+    with told({"/v1/embeddings": Reply.json(embedding_list(VECTORS))}) as gateway:
+        for texts in (["a", "b"], ["b" * 1000] * 400):
+            status, _, _ = gateway.post("/v1/embeddings", {"model": "oa/m", "input": texts})
+            assert (status, gateway.seen().json()["input"]) == (200, texts)
+        gateway.settled()
+    assert len(set(readers)) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("embeddings", {"model": "oa/m", "input": ["a"] * 20_000}, "input"),
+        ("embeddings", {"model": "oa/m", "input": [1] * 1_100_000}, "input"),
+        ("embeddings", {"model": "oa/m", "input": [[1] * 600_000, [2] * 600_000]}, "input"),
+        ("rerank", {"model": "voyage/m", "query": "q", "documents": ["a"] * 20_000}, "documents"),
+    ],
+)
+def test_more_than_any_vendor_takes_is_refused(path, body, param):
+    with told({}) as gateway:
+        status, _, answer = gateway.post(f"/v1/{path}", body)
+        assert (status, answer["error"]["param"]) == (400, param)
+        assert "several requests" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("tokens", [-5, 2**63, True, 1e300, "7", None])
+@pytest.mark.parametrize("path", ["oa", "voyage"])
+def test_a_cost_that_is_none_is_unknown_and_spoils_no_answer(path, tokens):
+    answer = embedding_list(VECTORS, usage={"prompt_tokens": tokens})
+    with told({"/v1/embeddings": Reply.json(answer), "/voyage/embeddings": Reply.json(answer)}) as gateway:
+        settled, settle = [], gateway.policy.settle
+        gateway.policy.settle = lambda one: (settled.append(one.input_tokens), settle(one))
+        status, _, got = gateway.post("/v1/embeddings", {"model": f"{path}/m", "input": ["a", "b"]})
+        assert (status, len(got["data"])) == (200, 2)
+        gateway.settled()
+        assert settled == [None]
 
 
 def test_a_failed_attempt_is_followed_by_the_next_member():

@@ -43,6 +43,10 @@ Purpose: TypeAlias = Literal["query", "document", "classification", "clustering"
 PURPOSES: Final[tuple[Purpose, ...]] = ("query", "document", "classification", "clustering", "similarity")
 
 _CODES: Final[Mapping[Dtype, str]] = {"float": "f", "int8": "b", "uint8": "B", "binary": "b", "ubinary": "B"}
+#: Inputs of one request: the vendors take 2,048 at most, servers of one's own some more. Each costs time here.
+INPUTS_MOST: Final = 16_384
+#: Token ids of one request: the vendors take 300,000 at most.
+IDS_MOST: Final = 1 << 20
 _SWAP: Final = sys.byteorder == "big"
 _FLOAT_SIZE: Final = 4
 
@@ -180,8 +184,17 @@ def _inputs(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str) and value:
         return (value,)
     if isinstance(value, list) and value:
-        if all(isinstance(one, int) for one in value):
-            return (tuple(value),)
+        ids = value if isinstance(value[0], int) else ()
+        if not ids and len(value) > INPUTS_MOST:
+            raise BadRequestError(
+                f"input has more than {INPUTS_MOST} parts: send them in several requests", param="input"
+            )
+        if len(ids) + sum(len(one) for one in value[: 0 if ids else None] if isinstance(one, list)) > IDS_MOST:
+            raise BadRequestError(
+                f"input has more than {IDS_MOST} token ids: send them in several requests", param="input"
+            )
+        if ids and all(isinstance(one, int) for one in ids):
+            return (tuple(ids),)
         made = tuple(_one(one) for one in value)
         if all(one is not None for one in made):
             return made

@@ -54,11 +54,12 @@ def read_form(body: bytes, boundary: str) -> list[Part]:
     """
     mark = b"--" + boundary.encode("latin-1")
     # The first boundary has no line end before it.
-    pieces = (b"\r\n" + body).split(b"\r\n" + mark)
-    if len(pieces) < _LEAST or not pieces[-1].startswith(b"--"):
-        raise BadRequestError("the form is not whole: its last boundary is missing")
+    # No more pieces are made than are allowed, and one that says that there are more.
+    pieces = (b"\r\n" + body).split(b"\r\n" + mark, MAX_PARTS + _LEAST)
     if len(pieces) - _LEAST > MAX_PARTS:
         raise BadRequestError(f"the form has more than {MAX_PARTS} parts")
+    if len(pieces) < _LEAST or not pieces[-1].startswith(b"--"):
+        raise BadRequestError("the form is not whole: its last boundary is missing")
     return [_part(piece) for piece in pieces[1:-1]]
 
 

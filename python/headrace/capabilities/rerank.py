@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.capabilities._values import UNKNOWN, CallUsage, Fields
 from headrace.errors import BadRequestError
 
 __all__ = ["Document", "Ranked", "RerankRequest", "RerankResult", "parse", "render"]
+
+#: Documents of one request: the vendors take 1,000 to 10,000. Each costs time here.
+DOCUMENTS_MOST: Final = 16_384
 
 Document: TypeAlias = str | Mapping[str, Any]
 """A text, or what a model that sees more takes: `{"text": ...}`, `{"image": ...}`."""
@@ -74,6 +77,10 @@ def parse(body: Any) -> RerankRequest:
     documents = read.take("documents")
     if not isinstance(documents, list) or not all(isinstance(one, str | dict) for one in documents):
         raise BadRequestError("documents must be a list of strings or objects", param="documents")
+    if len(documents) > DOCUMENTS_MOST:
+        raise BadRequestError(
+            f"documents has more than {DOCUMENTS_MOST}: send them in several requests", param="documents"
+        )
     return RerankRequest(
         model=read.text("model") or "",
         query=read.needed("query"),
