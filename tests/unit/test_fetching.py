@@ -245,6 +245,24 @@ def test_a_page_is_cut_at_its_bound_on_the_wire_and_unpacked():
         assert (result.content, result.truncated) == ("a" * 1000, True)
 
 
+def test_what_comes_behind_a_packed_page_is_not_waited_for():
+    packed = gzip.compress(b"hello")
+    behind = Reply(
+        (packed, b"\0" * 65_536, Stall()),
+        headers=(("content-type", "text/plain"), ("content-encoding", "gzip")),
+        framing="chunked",
+    )
+    # Blocks that hold nothing, behind a head that is whole: a page that grows on the wire alone.
+    empty = packed[:10] + b"\0\0\0\xff\xff" * 100_000
+    nothing = Reply((empty, Stall()), headers=behind.headers, framing="chunked")
+    with site({"/behind": behind, "/nothing": nothing}) as (upstream, port):
+        made = settings(port, timeout=10, max_bytes=1000)
+        page = fetch(f"{upstream.url}/behind", made)
+        assert (page.content, page.truncated) == ("hello", False)
+        page = fetch(f"{upstream.url}/nothing", made)
+        assert (page.content, page.truncated) == ("", True)
+
+
 def test_a_silent_and_a_dripping_page_end_in_time():
     drip = Reply((Drip(b"a" * 10_000, 1, 0.05),), headers=(("content-type", "text/plain"),))
     silent = Reply((b"a", Stall()), headers=(("content-type", "text/plain"),), framing="chunked")

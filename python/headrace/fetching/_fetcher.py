@@ -36,6 +36,8 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _FIRST_FAILURE: Final = 400
 _OK: Final = 200
 _MOST_SECONDS: Final = 600.0
+#: A page may be longer on the wire than it is by this: a coding's own head.
+CODED_MORE: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,12 +167,17 @@ class Fetcher:
             raise ReadError("bad_request", "the page is compressed in a way that was not asked for")
         unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if coding not in {"", "identity"} else None
         body = bytearray()
+        wire = 0
         try:
             async for chunk in stream:
+                wire += len(chunk)
                 # Unpacked no further than the bound: a small bomb stays small.
                 body += chunk if unpack is None else unpack.decompress(chunk, limit + 1 - len(body))
-                if len(body) > limit:
+                if len(body) > limit or wire > limit + CODED_MORE:
                     return bytes(body[:limit]), True
+                # What follows the end is not the page's, and would be kept and copied with every chunk.
+                if unpack is not None and unpack.eof:
+                    break
         except zlib.error:
             raise ReadError("bad_request", "the page's compression is broken") from None
         return bytes(body), False
