@@ -60,7 +60,7 @@ def report(runs: Sequence[str], output: IO[bytes], store: str | None, config: Pa
 def serve(run: str | None, port: int, store: str | None, config: Path | None) -> None:
     """Show RUN, or all runs, in a browser on this machine, while they go on. Prints the address; ends with Ctrl-C."""
     import asyncio
-    import contextlib
+    import signal
 
     from headrace.harness import commands
     from headrace.harness.host import open_log
@@ -76,11 +76,13 @@ def serve(run: str | None, port: int, store: str | None, config: Path | None) ->
             except OSError as error:
                 click.echo(f"headrace: cannot listen on port {port}: {error.strerror or error}", err=True)
                 return 1
+            ended = asyncio.Event()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, ended.set)
             try:
-                await asyncio.Event().wait()
+                await ended.wait()
             finally:
                 await server.close()
         return 0
 
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(commands.ended_with(None, act()))
+    sys.exit(commands.ended_with(None, act()))

@@ -204,6 +204,24 @@ def test_ctrl_c_during_an_answer_pauses_the_run(start):
     assert "Yes." in done.stdout
 
 
+def test_approve_on_a_terminal_shows_the_card_and_leads_the_run_on(tmp_path):
+    write = calls({"path": "note.txt", "content": "a line\n"}, tool="write_file")
+    with Home(tmp_path, write, says("Done.")) as home:
+        code, lines = home.run()
+        assert code == exits.ASKED
+        terminal = Terminal(home, "approve", lines[-1]["run_id"])
+        try:
+            terminal.until(r"may it\? write_file")
+            terminal.until(r"\+a line")
+            terminal.until(r"\? ")
+            terminal.type("o")
+            terminal.until(r"✓ ok .* allowed by person")
+            assert terminal.ended() == exits.DONE
+            assert (home.workspace / "note.txt").read_text() == "a line\n"
+        finally:
+            terminal.close()
+
+
 @pytest.mark.skipif(probe().best == "C", reason="NO SANDBOX HERE: without one every command is asked about")
 def test_an_answer_by_rule_holds_for_the_same_words(start):
     replies = [

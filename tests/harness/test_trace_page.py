@@ -283,4 +283,5 @@ def test_a_live_page_grows_with_its_run_and_is_nobody_elses(tmp_path, opened):
                 connection.close()
         finally:
             served.terminate()
-            served.stderr.read()
+            said = served.stderr.read()
+    assert (served.returncode, said) == (0, "")
