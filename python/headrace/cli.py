@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, get_args
 
 import click
 
+from headrace.cli_auth import auth
 from headrace.cli_conform import conform
 from headrace.cli_log import log
 from headrace.cli_run import COMMANDS
@@ -66,6 +67,7 @@ def main() -> None:
 
 
 main.add_command(conform)
+main.add_command(auth)
 main.add_command(log)
 main.add_command(store)
 main.add_command(trace)

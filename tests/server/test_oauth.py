@@ -157,15 +157,15 @@ def test_a_token_refused_twice_is_dead_and_the_next_member_is_taken(tmp_path: pa
 
 def test_a_login_that_is_over_is_dead_and_says_how_to_log_in(tmp_path: pathlib.Path, sqlite: str) -> None:
     final = (400, {}, {"error": {"code": "refresh_token_expired", "message": "canary"}})
-    with token_server(final) as server, upstream(GOOD) as provider:
-        log_in(sqlite, server, left=-10)
+    with token_server(final) as server, upstream(REFUSED) as provider:
+        log_in(sqlite, server)
         with start(tmp_path, config(provider.url, server, sqlite)) as near:
             status, answer = ask(near)
-            assert (status, ask(near)[0]) == (502, 502)
             told = near.line("could not be renewed")
-        assert "canary" not in told
+            assert (status, ask(near)[0]) == (502, 502)
+    assert "canary" not in told
     assert "headrace auth login acme/plan" in answer["error"]["message"]
-    assert (server.refreshes, shown(provider)) == (1, [])
+    assert (server.refreshes, shown(provider)) == (1, [server.access_of(0)])
     login, tokens = kept(sqlite)
     assert login.state == "dead"
     assert "refresh_token_expired" in login.reason

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,6 +73,10 @@ class TokenServer:
             self.asked.append(asked)
             if self.script:
                 return self.script.pop(0)
+            if asked.path.startswith("/oauth/authorize?"):
+                query = dict(parse_qsl(urlsplit(asked.path).query))
+                back = urlencode({"code": "code-canary", "state": query["state"]})
+                return 302, {"location": f"{query['redirect_uri']}?{back}"}, {}
             if asked.path.endswith("/usercode"):
                 return 200, {}, {"device_auth_id": "device-canary", "user_code": "ABCD-1234", "interval": "0"}
             if asked.path.endswith("/deviceauth/token"):

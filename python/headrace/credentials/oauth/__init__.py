@@ -6,6 +6,7 @@ all processes, under the lock of the login's row, and never a request waits that
 Never here: which member of a pool is taken, a request to a provider.
 """
 
+from headrace.credentials.oauth._acts import put_login, refresh_login, take_out
 from headrace.credentials.oauth._ask import Answer, TokenRequest, ask, client, endpoint
 from headrace.credentials.oauth._keeper import Keeper, fetch, login_id
 from headrace.credentials.oauth._kept import CHANNEL, SCHEMA, Login, Logins, lock_name
@@ -54,8 +55,11 @@ __all__ = [
     "login_id",
     "pasted",
     "pause",
+    "put_login",
     "redirected",
+    "refresh_login",
     "renew_at",
+    "take_out",
     "taken",
     "useless_at",
     "wait_device",

@@ -108,7 +108,7 @@ def taken(vendor: Vendor, grant: Grant, answer: Answer, before: Tokens | None, n
     expires = _expires(values, str(access), now)
     if "access_token" not in values and before is not None:
         expires = before.expires
-    account = vendor.account(values) or grant.client_id
+    account = vendor.account(values) or (grant.client_id if vendor.login is None else None)
     new = Tokens(Secret(str(access)), now, Secret(refresh) if refresh else None, expires, account)
     return before.followed_by(new) if before is not None else new
 
