@@ -47,6 +47,7 @@ class TraceServer:
         self._token = secrets.token_urlsafe(18)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
     async def start(self, port: int = 0) -> str:
         """Listen. Gives the address.
@@ -58,6 +59,7 @@ class TraceServer:
 
     async def close(self) -> None:
         """Stop, and end what is open."""
+        self._is_closing = True
         if self._server is not None:
             self._server.close()
         for task in self._open:
@@ -73,6 +75,9 @@ class TraceServer:
             await self._answer(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             pass  # whoever asked has left, or asks nothing that we answer
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise  # else it ends in order: asyncio's streams take a cancelled handler for a fault
         finally:
             writer.close()
             with contextlib.suppress(OSError):
