@@ -316,11 +316,13 @@ class Swapper:
             self.place(self.good)
 
     def place(self, what):
-        try:
-            what.rename(self.path)
-        except OSError:  # a directory was made here meanwhile
-            shutil.rmtree(self.path)
-            what.rename(self.path)
+        while True:
+            try:
+                what.rename(self.path)
+            except OSError:  # a directory was made here meanwhile, and may be made again
+                shutil.rmtree(self.path)
+            else:
+                return
 
     def __enter__(self):
         self.thread.start()
