@@ -16,7 +16,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(sys.executable).parent
-PYTHON_FILES = ["benches", "python", "tests", "tools"]
+PYTHON_FILES = ["benches", "conformance", "python", "tests", "tools"]
 
 CHECKS: dict[str, list[str]] = {
     "house": [sys.executable, "tools/house.py"],

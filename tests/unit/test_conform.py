@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from headrace.conform import CorpusError, default_corpus, judge, load, outcome_of, read, run
+from headrace.conform import CorpusError, default_corpus, engines_of, judge, load, outcome_of, read, run
 from headrace.conform.corpus import FAMILIES, FEATURES, digest_list
-from headrace.conform.report import BEGIN, END, table, write_page
+from headrace.conform.report import BEGIN, END, table, version_of, write_page
 
 LONG = os.environ.get("HEADRACE_LONG") == "1"
 CUTS = 12
@@ -262,3 +262,35 @@ def test_a_page_gets_its_results_between_its_marks(tmp_path):
     page.write_text("no marks\n")
     with pytest.raises(CorpusError, match="between which the results go"):
         write_page(page, [], cases, folder)
+
+
+def test_an_engine_that_hands_on_pieces_is_not_held_to_complete_calls():
+    case = next(one for one in CASES if one.id == "cohere_chat/cut-in-arguments")
+    said = {"text": "", "calls": [{"name": "open_lock", "arguments": {}}], "finish": None}
+    assert judge(case, said).status == "wrong"
+    assert judge(case, said | {"pieces": True}).status == "silent"
+    case = next(one for one in CASES if one.id == "cohere_chat/limit-in-arguments")
+    assert judge(case, said | {"pieces": True, "finish": "MAX_TOKENS"}).status == "not_offered"
+
+
+def test_the_provider_s_own_word_for_a_failure_tells_it():
+    case = next(one for one in CASES if one.id == "cohere_chat/ends-in-timeout")
+    said = {"text": "The lo", "calls": []}
+    assert judge(case, said | {"finish": "TIMEOUT"}).status == "right"
+    assert judge(case, said | {"finish": "MAX_TOKENS"}).status == "wrong"
+
+
+def test_every_engine_of_the_repository_has_its_adapter():
+    engines = engines_of(default_corpus())
+    assert len(engines) >= 12
+    for engine in engines.values():
+        assert engine.file.is_file()
+        assert engine.requirements
+
+
+def test_the_page_explains_every_feature_and_has_this_corpus_s_results(root):
+    text = (root / "docs" / "CONFORMANCE.md").read_text()
+    assert [line for name, what in FEATURES.items() if (line := f"| {name} | {what} |") not in text] == []
+    _, _, results = text.partition(BEGIN)
+    first = f"Corpus {version_of(default_corpus())}: {len(CASES)} cases."
+    assert results.startswith(first), "run `headrace conform --engine all --write docs/CONFORMANCE.md` again"

@@ -4,9 +4,13 @@
    field that the case is about, the case is *not offered*.
 2. Text, refusal, calls and the reason of the end are compared in every case; the others in the cases that are about
    them. Our own engine is held to every field. An engine that gives `error.kind` is held to the kind.
-3. The reason of the end may be the vendor's own word or any usual word for ours.
-4. Where an error is due, it is right to raise it or to report one. To end without one and without a reason is *silent*:
-   a caller who looks can see that something is missing. To end with a reason, as if all were well, is wrong.
+3. The reason of the end may be the vendor's own word or any usual word for ours; `stop` is right of calls where the
+   vendor has no other word for their end.
+4. Where an error is due, it is right to raise one, or to hand on the provider's own word for it. To end without one and
+   without a reason is *silent*: a caller who looks can see that something is missing. To end with a reason, as if all
+   were well, or with calls to be carried out, is wrong.
+5. An engine that hands on pieces of calls (`pieces`) has no say in which call is complete: what hangs on that is not
+   offered, and its calls are not held against it where an error is due.
 
 Knowledge of a particular engine must not be added here.
 """
@@ -35,6 +39,9 @@ ABOUT = {
 """Feature -> the fields that only its cases compare."""
 ALL = (*ALWAYS, "reasoning", "continuations", "annotations", "media", "usage")
 
+COMPLETENESS = {"truncated_call", "malformed_call"}
+"""Features that are about whether a call is complete."""
+
 WORDS = {
     "stop": {"stop", "end_turn", "stop_sequence", "completed", "complete"},
     "tool_intents": {"tool_calls", "tool_call", "tool_use", "function_call", "tool_intents"},
@@ -62,11 +69,13 @@ def judge(case: Case, outcome: dict[str, Any], *, strict: bool = False) -> Verdi
     """Judge an outcome by what the case expects; `strict` compares every field in every case."""
     if "not_offered" in outcome:
         return Verdict("not_offered", str(outcome["not_offered"]))
+    if outcome.get("pieces") and case.feature in COMPLETENESS:
+        return Verdict("not_offered", "it hands on pieces of calls")
     error = outcome.get("error")
     wanted = case.expect.get("error")
     fields = ALL if strict else (*ALWAYS, *ABOUT.get(case.feature, ()))
     if wanted is not None:
-        return _judge_failure(outcome, error, wanted) or _compared(case, outcome, fields)
+        return _judge_failure(case, outcome, error) or _compared(case, outcome, fields)
     if error is not None:
         return Verdict("wrong", f"an error: {error.get('kind') or error.get('type')}")
     missing = [field for field in ABOUT.get(case.feature, ()) if field not in outcome]
@@ -77,22 +86,24 @@ def judge(case: Case, outcome: dict[str, Any], *, strict: bool = False) -> Verdi
     return _compared(case, outcome, fields)
 
 
-def _judge_failure(outcome: dict[str, Any], error: dict[str, Any] | None, wanted: dict[str, Any]) -> Verdict | None:
+def _judge_failure(case: Case, outcome: dict[str, Any], error: dict[str, Any] | None) -> Verdict | None:
     """The verdict; none where the kind is right and the rest is to be compared."""
+    wanted = case.expect["error"]
     if error is None:
-        return _judge_missing_error(_word(outcome.get("finish")), outcome.get("calls"))
+        finish, calls = _word(outcome.get("finish")), outcome.get("calls") and not outcome.get("pieces")
+        return _judge_missing_error(finish, {"error", _word(case.expect.get("raw", "error"))}, calls)
     if "kind" not in error:
         return Verdict("right")
     return Verdict("wrong", f"error is {error}, not {wanted}") if error != wanted else None
 
 
-def _judge_missing_error(finish: str, calls: Any) -> Verdict:
-    if finish == "error":
+def _judge_missing_error(finish: str, telling: set[str], calls: Any) -> Verdict:
+    if finish in telling:
         return Verdict("right")
     if finish not in NO_REASON:
         return Verdict("wrong", f"no error, and the end is {finish}")
     if calls:
-        return Verdict("wrong", "no error, and calls")
+        return Verdict("wrong", "no error, no reason of the end, and calls")
     return Verdict("silent", "no error, and no reason of the end")
 
 
@@ -108,7 +119,8 @@ def _difference(field: str, expect: dict[str, Any], got: Any) -> str | None:
         return None
     if field == "finish":
         word, reason = _word(got), expect["finish"]
-        allowed = {_word(expect.get("raw")), reason} | WORDS[reason]
+        raw = _word(expect.get("raw"))
+        allowed = {raw, reason} | WORDS[reason] | (WORDS["stop"] if raw in WORDS["stop"] else set())
         return None if word in allowed else f"finish is {word or 'none'}, not {reason}"
     if field == "calls":
         return _call_difference(expect.get("calls", []), got)
@@ -121,6 +133,8 @@ def _difference(field: str, expect: dict[str, Any], got: Any) -> str | None:
 def _call_difference(wanted: list[dict[str, Any]], got: list[dict[str, Any]]) -> str | None:
     if len(wanted) != len(got):
         return f"{len(got)} calls, not {len(wanted)}"
+    if all("id" in call for call in wanted) and all(call.get("id") for call in got):
+        wanted, got = (sorted(calls, key=lambda call: str(call["id"])) for calls in (wanted, got))
     for mine, theirs in zip(wanted, got, strict=True):
         if "input" in mine:
             same = theirs.get("input") == mine["input"]

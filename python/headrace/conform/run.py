@@ -143,25 +143,36 @@ def _theirs(engine: Engine, cases: list[Case], cache: Path, say: Callable[[str],
 
 
 def _one(adapter: _Adapter, case: Case) -> Verdict:
+    """Judge one case. Who hangs or dies in it is asked once more, in a new process: it may have been the machine."""
     if case.is_websocket:
         return Verdict("not_offered", "the adapters read HTTP")
+    try:
+        return _asked(adapter, case)
+    except _AdapterError:
+        adapter.restart()
+    try:
+        return _asked(adapter, case)
+    except _AdapterError as error:
+        adapter.restart()
+        return Verdict("wrong", str(error))
+
+
+def _asked(adapter: _Adapter, case: Case) -> Verdict:
     (body,) = case.pieces
     is_body = dict(case.headers).get("content-type") == "application/json"
     reply = Reply((body,), case.status, case.headers, "length" if is_body else "chunked", close=True)
     with Upstream(reply) as upstream:
-        try:
-            outcome = adapter.ask(
-                {
-                    "case": case.id,
-                    "family": case.family,
-                    "protocol": case.protocol,
-                    "url": upstream.url,
-                    "is_stream": case.is_stream,
-                }
-            )
-        except _AdapterError as error:
-            adapter.restart()
-            return Verdict("wrong", str(error))
+        outcome = adapter.ask(
+            {
+                "case": case.id,
+                "family": case.family,
+                "protocol": case.protocol,
+                "url": upstream.url,
+                "is_stream": case.is_stream,
+            }
+        )
+        if not upstream.facts().request_count and "not_offered" not in outcome:
+            return Verdict("not_offered", f"it asked nobody: {outcome}")
     return judge(case, outcome)
 
 
