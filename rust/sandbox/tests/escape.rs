@@ -10,26 +10,12 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use headrace_sandbox::{Spec, Tier, probe};
-use support::{Workspace, run, spec};
+use headrace_sandbox::{Spec, Tier};
+use support::{Workspace, confining as tiers, run, spec};
 
 #[test]
 fn again_as_nobody() {
     support::again_as_nobody();
-}
-
-fn tiers() -> Vec<Tier> {
-    let found = probe();
-    [(Tier::A, found.bubblewrap), (Tier::B, found.landlock)]
-        .into_iter()
-        .filter_map(|(tier, there)| match there {
-            Ok(()) => Some(tier),
-            Err(why) => {
-                println!("SKIPPED: tier {tier:?} is not to be had here: {why}");
-                None
-            }
-        })
-        .collect()
 }
 
 /// Runs a shell script in every tier; it must try and must not get out.

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use headrace_sandbox::{Limits, Report, Spec, Tier, spawn};
+use headrace_sandbox::{Limits, Report, Spec, Tier, probe, spawn};
 
 /// A folder that goes away, writable for everybody: the suite also runs as another user.
 pub struct Workspace(PathBuf);
@@ -113,4 +113,26 @@ pub fn run(spec: &Spec) -> Ran {
         }
     };
     Ran { code, signal, left_behind, output: output.join().expect("a reader"), error: error.join().expect("a reader") }
+}
+
+/// The tiers that confine, as far as this machine has them. A tier that it cannot give is skipped, and said so.
+pub fn confining() -> Vec<Tier> {
+    let found = probe();
+    [(Tier::A, found.bubblewrap), (Tier::B, found.landlock)]
+        .into_iter()
+        .filter_map(|(tier, there)| match there {
+            Ok(()) => Some(tier),
+            Err(why) => {
+                println!("SKIPPED: tier {tier:?} is not to be had here: {why}");
+                None
+            }
+        })
+        .collect()
+}
+
+/// All of them, and the one that confines nothing.
+pub fn every() -> Vec<Tier> {
+    let mut tiers = confining();
+    tiers.push(Tier::C);
+    tiers
 }
