@@ -239,7 +239,7 @@ class TerminalView:
         good = code == 0
         parts = [
             f"{state.status}: {state.reason}",
-            f"{state.steps} steps",
+            f"{state.steps} step{'' if state.steps == 1 else 's'}",
             f"{state.tokens:,} tokens",
             money(state.money_micros) if self._known_cost or state.money_micros else "cost not known",
             f"{state.used_ms / 1000:.1f} s",
