@@ -75,7 +75,7 @@ for one in COMMANDS:
     main.add_command(one)
 
 
-@main.command()
+@main.command(short_help="Turn a recorded response body into events.")
 @click.argument("file", type=click.File("rb"))
 @click.option("--protocol", "-p", type=click.Choice(READ), required=True, help="How to read the bytes.")
 @click.option("--status", type=click.IntRange(100, 599), default=200, show_default=True, help="The response's status.")
@@ -161,6 +161,8 @@ def serve(path: Path | None, host: str | None, port: int | None, log_level: str)
         sys.exit(2)
     _report_plugins(setup.registry)
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # At info it logs whole addresses, also those of plug-ins, in whose queries a secret may stand.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     from headrace.server import serve as run
 
     try:
@@ -174,10 +176,10 @@ def serve(path: Path | None, host: str | None, port: int | None, log_level: str)
         sys.exit(1)
 
 
-@main.command()
+@main.command(short_help="Check the configuration: one line for each fault.")
 @click.option("--config", "path", type=click.Path(path_type=Path), help="The file to check.")
 @click.option("--schema", is_flag=True, help="Print the file's JSON schema, for an editor, and check nothing.")
-@click.option("--kinds", is_flag=True, help="List the kinds of provider with their wires, and check nothing.")
+@click.option("--kinds", is_flag=True, help="List the kinds of provider with wires, address and the variable of a key, and check nothing.")
 def check(path: Path | None, *, schema: bool, kinds: bool) -> None:
     """Check the configuration: one line for each fault, with file, line, key and the way out.
 
@@ -197,9 +199,12 @@ def check(path: Path | None, *, schema: bool, kinds: bool) -> None:
     try:
         registry = Registry()
         if kinds:
+            from headrace.doctor import BUILT_IN
+
             for kind, definition in registry.definitions.items():
                 wires = ",".join(dict.fromkeys(one.protocol for one in definition.capabilities))
-                click.echo(f"{kind}\t{wires}\t{definition.base_url or '-'}\t{definition.environment or '-'}")
+                address = definition.base_url if kind not in BUILT_IN else None
+                click.echo(f"{kind}\t{wires}\t{address or '-'}\t{definition.environment or '-'}")
             return
         setup = configure(path, environ=os.environ, registry=registry)
     except ConfigurationError as error:
@@ -211,7 +216,7 @@ def check(path: Path | None, *, schema: bool, kinds: bool) -> None:
     click.echo(f"{setup.path or 'no file, by the environment'}: ok; providers: {rows}; keys: {keys or 'none'}")
 
 
-@main.command()
+@main.command(short_help="Say who is asked for each name; try credentials.")
 @click.option("--config", "path", type=click.Path(path_type=Path), help="The file; by default as `check` finds it.")
 @click.option("--live", is_flag=True, help="Make one real request of a few tokens with every credential.")
 @click.option("--project", type=click.Path(file_okay=False), default=".", help="The workspace of runs.")
@@ -263,7 +268,7 @@ def policy() -> None:
     """Look at what tools may do: docs/TOOLS.md has the rules."""
 
 
-@policy.command("check")
+@policy.command("check", short_help="Check policy files and the examples of their rules.")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--explain", "line", metavar="LINE", help="Say what would be decided of a shell line, and why.")
 @click.option("--project", type=click.Path(path_type=Path, file_okay=False), default=".", help="The workspace.")

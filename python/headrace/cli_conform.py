@@ -19,7 +19,7 @@ def _cache() -> Path:
     return Path(home) / "headrace" / "conform"
 
 
-@click.command()
+@click.command(short_help="Hold engines to the conformance corpus.")
 @click.option("--engine", "-e", "engines", multiple=True, metavar="NAME", help="An engine, or all; by default ours.")
 @click.option("--family", "-f", "families", multiple=True, metavar="NAME", help="Only this family's cases.")
 @click.option("--corpus", type=click.Path(path_type=Path), help="The folder; by default the repository's conformance/.")

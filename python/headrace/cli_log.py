@@ -27,7 +27,7 @@ def log() -> None:
     """Look at the logs of runs."""
 
 
-@log.command()
+@log.command(short_help="Show a run's events, or list the newest runs.")
 @click.argument("run", required=False)
 @click.option("--type", "types", multiple=True, help="Only events of this type; may be given more than once.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -38,6 +38,11 @@ def show(run: str | None, types: Sequence[str], url: str | None, config: Path | 
     import orjson
 
     from headrace.log.jsonl import record_line
+    from headrace.log.payloads import CLASSES
+
+    for one in types:
+        if one not in CLASSES:
+            raise click.UsageError(f"--type: there is no event type {one!r}; docs/LOG.md lists them")
 
     async def listed(events: EventLog) -> None:
         for info in await events.runs():
@@ -108,7 +113,7 @@ def export(run: str, output: IO[bytes], url: str | None, config: Path | None, *,
     _with_log(written, url, config)
 
 
-@log.command(name="import")
+@log.command(name="import", short_help="Put an exported run into the store.")
 @click.argument("file", type=click.File("rb"))
 @_STORE
 @_CONFIG

@@ -88,7 +88,7 @@ def _wanted(
     return Wanted(budget=budget, **options)
 
 
-@click.command()
+@click.command(short_help="Have a model do TASK with tools, and record it.")
 @click.argument("task", required=False)
 @click.option("--demo", is_flag=True, help="Mend a small project of ours; needs no key unless --model names one.")
 @_with(*_BEGUN, *_LED)

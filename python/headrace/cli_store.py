@@ -43,7 +43,7 @@ def migrate(path: Path | None) -> None:
     _with_store(path, work)
 
 
-@store.command("check")
+@store.command("check", short_help="Check versions, the file and every sealed row.")
 @_store_option
 def check_(path: Path | None) -> None:
     """Check versions, the file and every sealed row: one line for each fault. Ends with 1 if there are any."""

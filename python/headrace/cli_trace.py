@@ -52,7 +52,7 @@ def report(runs: Sequence[str], output: IO[bytes], store: str | None, config: Pa
     sys.exit(commands.ended_with(None, act()))
 
 
-@trace.command()
+@trace.command(short_help="Show RUN, or all runs, in a browser, live.")
 @click.argument("run", required=False)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="By default, any free one.")
 @_STORE

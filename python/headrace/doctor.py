@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from headrace.config import Provider
     from headrace.registry import Registry
 
-__all__ = ["Finding", "examine", "try_out"]
+__all__ = ["BUILT_IN", "Finding", "examine", "try_out"]
 
+#: Kinds whose address no user has to know: nobody outside of this process is asked there.
+BUILT_IN: Final = frozenset({"demo", "plain_fetch"})
 #: The fewest that every vendor takes.
 TOKENS: Final = 16
 
@@ -75,7 +77,8 @@ def _row(row: Provider, made: Row) -> Finding:
     ids = ", ".join(one.id for one in row.credentials)
     wires = ", ".join(dict.fromkeys(one.protocol for one in made.able.values()))
     able = ", ".join(sorted(made.able))
-    told = f"{row.kind} at {made.base_url}; {able} by {wires}; credentials: {ids or 'none'}"
+    where = "built in" if row.kind in BUILT_IN else f"{row.kind} at {made.base_url}"
+    told = f"{where}; {able} by {wires}; credentials: {ids or 'none'}"
     return Finding(bool(made.able), f"provider {row.id}", told)
 
 
@@ -84,6 +87,9 @@ def _names(resolver: Resolver, subject: str | None) -> Iterator[Finding]:
         capability = CAPABILITY_OF[route.profile.partition(".")[0]] if route.profile is not None else route.capability
         about = name if subject is None else f"{name} for {subject}"
         yield _led(about, resolver.resolve(name, capability, subject))
+    if subject is None:
+        for pattern, target in resolver.names.patterns:
+            yield Finding(None, f"pattern {pattern}", target)
 
 
 def _led(about: str, found: Target | Refusal) -> Finding:

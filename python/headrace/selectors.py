@@ -170,6 +170,11 @@ class Names:
         # What was found stays found for as long as the configuration does; clients ask for few names, again and again.
         self._found: dict[tuple[str | None, str], Route] = {}
 
+    @property
+    def patterns(self) -> tuple[tuple[Pattern, str], ...]:
+        """Names with a `*`, each with what it leads to, in the file's order."""
+        return self._patterns
+
     def resolve(self, name: str, subject: str | None = None) -> Route | Unresolved:
         """Look a client's `model` up, for a subject."""
         route = self._found.get((subject, name))

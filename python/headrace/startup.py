@@ -27,7 +27,7 @@ def check_selectors(config: Config) -> list[tuple[tuple[str | int, ...], str]]:
     ids = [row.id for row in config.providers]
 
     def like(word: str) -> str:
-        return guess(word, ids)
+        return f"{guess(word, ids)}; known: {', '.join(ids) or 'none; add one as [[providers]]'}"
 
     found = list(
         check_names(

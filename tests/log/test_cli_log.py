@@ -57,6 +57,9 @@ def test_show_lists_runs_and_tells_their_events(store):
     assert told[1].split("\t")[2:] == ["user.message", '{"kind":"task","text":"mend the test"}']
     only = log("show", "r1", "--type", "tool.observed", "--json", "--store", store).stdout.splitlines()
     assert [json.loads(line)["payload"]["code"] for line in only] == ["ok"]
+    unknown = log("show", "r1", "--type", "tool.observd", "--store", store)
+    assert unknown.exit_code == 2
+    assert "no event type 'tool.observd'" in unknown.stderr
 
 
 def test_verify_says_ok_or_names_the_first_bad_event(store):

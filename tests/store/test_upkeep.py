@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from headrace.cli import main
 from headrace.credentials.sealed import Secrets
 from headrace.credentials.vault import KeySource, StoreKey, Vault, new_key
+from headrace.node import SCHEMA as NODE_SCHEMA
 from headrace.store import SchemaTooNew, StoreError, open_store
 from headrace.upkeep import SCHEMAS, check_store, export_store, import_store
 
@@ -192,6 +193,17 @@ def test_what_is_wrong_with_a_store_is_one_line(tmp_path: pathlib.Path) -> None:
     assert "no.db" in done.stderr
     key = _headrace(tmp_path, "new-key").stdout.strip()
     assert StoreKey.read(key).id not in key
+
+
+def test_tables_that_nobody_has_needed_yet_are_no_fault(tmp_path: pathlib.Path) -> None:
+    async def body() -> list[str]:
+        store = await open_store(f"sqlite:{tmp_path}/one.db")
+        await store.migrate(NODE_SCHEMA)  # as a gateway does
+        found = await check_store(store, _of(Vault([StoreKey.read(new_key())])))
+        await store.close()
+        return found
+
+    assert asyncio.run(body()) == []
 
 
 def test_a_table_of_a_newer_version_is_told(tmp_path: pathlib.Path) -> None:

@@ -6,10 +6,12 @@ import sys
 from dataclasses import fields
 from typing import get_args
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from headrace import Decoder
-from headrace.cli import READ
+from headrace.cli import READ, main
 from headrace.codes import Protocol
 from headrace.config import Config
 
@@ -40,6 +42,15 @@ def test_normalize_offers_the_protocols_that_have_a_decoder():
         return end.kind != "unsupported_feature"
 
     assert {one for one in get_args(Protocol) if has_one(one)} == set(READ)
+
+
+def test_help_has_a_whole_line_for_each_command():
+    groups = [[], *([name] for name, one in main.commands.items() if isinstance(one, click.Group))]
+    assert ["log"] in groups
+    for group in groups:
+        _, _, told = CliRunner().invoke(main, [*group, "--help"]).stdout.partition("Commands:\n")
+        assert told
+        assert not [line for line in told.splitlines() if line.endswith("...")]
 
 
 def test_help_loads_nothing_heavy():

@@ -40,7 +40,7 @@ BROKEN = [
     ("[server]\nthreads = true\n", 2, "server.threads", "must be a valid integer"),
     ('[server]\nhost = "0.0.0.0"\n', 2, "server.host", "add keys, or set server.danger_open = true"),
     ('[server]\norigins = ["https://a.example/x"]\n', 2, "server.origins[0]", "must be an origin such as"),
-    ("providers = 3\n", 1, "providers", "must be a valid"),
+    ("providers = 3\n", 1, "providers", "write [[providers]], once for each"),
     ('[[providers]]\nid = "acme"\n', 1, "providers[0].kind", "is missing; add kind"),
     (ROW.replace("acme", "Acme", 1), 2, "providers[0].id", "must be lower-case"),
     (ROW + ROW, 6, "providers[1].id", "'acme' is there twice"),
@@ -114,6 +114,8 @@ BROKEN = [
     (ROW + '[profiles]\nprimary = "acne/m"\n', 6, "profiles.primary", "did you mean 'acme'?"),
     (ROW + "[profiles]\nweb_search = { news = 1 }\n", 6, "profiles.web_search.news", "must be a valid string"),
     (ROW + '[models]\n"gpt-4.1" = "nobody/m"\n', 6, 'models."gpt-4.1"', "no provider 'nobody'"),
+    ('[profiles]\nprimary = "acme/m"\n', 2, "profiles.primary", "known: none; add one as [[providers]]"),
+    (ROW + '[providers.credentials]\nid = "a"\n', 5, "providers[0].credentials", "write [[providers.credentials]]"),
     (ROW + '[models]\n"*-*" = "acme/m"\n', 6, 'models."*-*"', "a pattern holds one *"),
     (KEY.replace("env:TEAM_A_KEY", "secret"), 3, "keys[0].secret", "danger_literal_secrets"),
     (KEY + KEY.replace("TEAM_A_KEY", "ACME_KEY"), 5, "keys[1].id", "'team-a' is there twice"),
@@ -227,6 +229,20 @@ def test_a_key_after_env_by_mistake_is_not_shown():
     with pytest.raises(ConfigurationError) as caught:
         configured(CREDENTIAL.replace("ACME_KEY", "sk-proj-abcdef"))
     assert "sk-proj" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "there"),
+    [
+        ("sqlite:h.db?synchronous=off", "sqlite:{folder}/h.db?synchronous=off"),
+        ("sqlite:/var/h.db", "sqlite:/var/h.db"),
+        ("sqlite:", "sqlite:"),
+        ("sqlite:?synchronous=off", "sqlite:?synchronous=off"),
+    ],
+)
+def test_a_store_is_looked_for_from_the_file_s_folder(url, there, tmp_path):
+    config = configured(f'[store]\nurl = "{url}"\n', {}, tmp_path)
+    assert config.store.url == there.format(folder=tmp_path)
 
 
 def test_a_secret_file_that_cannot_be_one(tmp_path):

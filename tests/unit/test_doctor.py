@@ -31,6 +31,7 @@ to = ["demo/text"]
 [models]
 fast = "light"
 broken = "heavy"
+"gpt-*" = "acme/{{model}}"
 [catalogue."acme/big"]
 input = ["text"]
 """
@@ -59,6 +60,8 @@ def test_it_says_where_each_name_leads_and_sends_nothing(doctor):
         "ok   primary: acme/big by openai_chat, takes no images",
         "ok   fast: demo/text by openai_responses",
         "ok   primary for team: demo/text by openai_responses",
+        "-    pattern gpt-*: acme/{model}",
+        "ok   provider demo: built in; language_model by openai_responses; credentials: none",
     ):
         assert line in lines, lines
     assert any(line.startswith("ok   provider acme: openai_compatible at http://127.0.0.1:9/v1") for line in lines)

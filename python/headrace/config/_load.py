@@ -189,11 +189,14 @@ class _References:
 
     def _store(self) -> Store:
         store = self._config.store
-        scheme = store.url.partition(":")[0]
-        if scheme in {"env", "file"}:
+        if store.url.partition(":")[0] in {"env", "file"}:
             store = replace(store, url=self._secret(("store", "url"), Secret(store.url)).reveal())
         elif (parts := _split(store.url)) is not None and parts.password and not self._literal:
             self.faults.append((("store", "url"), _NO_LITERAL))
+        scheme, _, rest = store.url.partition(":")
+        if scheme == "sqlite" and rest and not rest.startswith("?"):
+            # As with `file:`; the folder that a gateway happens to be started in must not say which store it has.
+            store = replace(store, url=f"sqlite:{self._folder / FilePath(rest).expanduser()}")
         kind, _, name = store.key.partition(":")
         if kind == "file":
             store = replace(store, key=f"file:{self._folder / FilePath(name).expanduser()}")

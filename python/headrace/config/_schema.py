@@ -74,6 +74,8 @@ DEFAULT_ON: Final[tuple[RouteKind, ...]] = (
 )
 #: A profile's binding, or a table of its named ones.
 Bindings: TypeAlias = dict[str, str | dict[str, str]]
+#: Keys whose value is an array of tables.
+_TABLES: Final = frozenset({"providers", "credentials", "keys", "routes"})
 _FORBID: Final = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
@@ -451,6 +453,9 @@ def _fault(kind: type, error: dict[str, Any]) -> tuple[Path, str]:
         return path, f"is missing; add {path[-1]} = ..."
     if what in {"dataclass_type", "model_type"}:
         return path, "must be a table"
+    if what == "tuple_type" and path and path[-1] in _TABLES:
+        name = ".".join(step for step in path if isinstance(step, str))
+        return path, f"must be an array of tables; write [[{name}]], once for each"
     message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
     return path, f"must be {message}"
 
