@@ -179,7 +179,11 @@ def serve(path: Path | None, host: str | None, port: int | None, log_level: str)
 @main.command(short_help="Check the configuration: one line for each fault.")
 @click.option("--config", "path", type=click.Path(path_type=Path), help="The file to check.")
 @click.option("--schema", is_flag=True, help="Print the file's JSON schema, for an editor, and check nothing.")
-@click.option("--kinds", is_flag=True, help="List the kinds of provider with wires, address and the variable of a key, and check nothing.")
+@click.option(
+    "--kinds",
+    is_flag=True,
+    help="List the kinds of provider with wires, address and the variable of a key, and check nothing.",
+)
 def check(path: Path | None, *, schema: bool, kinds: bool) -> None:
     """Check the configuration: one line for each fault, with file, line, key and the way out.
 

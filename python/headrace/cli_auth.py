@@ -53,7 +53,7 @@ class _Wrong(Exception):  # noqa: N818 - what a person asked for
     """What was asked for cannot be."""
 
 
-@click.group()
+@click.group(short_help="Log in for credentials that get their own tokens.")
 def auth() -> None:
     """Log in where credentials get their tokens themselves: docs/CREDENTIALS.md."""
 
@@ -133,7 +133,7 @@ async def _open(url: str) -> None:
     await asyncio.to_thread(webbrowser.open, url)
 
 
-@auth.command("list")
+@auth.command("list", short_help="List these credentials with account, end and state.")
 @_JSON
 @_CONFIG
 def list_(path: Path | None, *, as_json: bool) -> None:
@@ -153,6 +153,8 @@ def list_(path: Path | None, *, as_json: bool) -> None:
             _print(Login(*key, grant.kind, grant.identity, ""), as_json=as_json, state=state)
         for left in found.values():
             _print(left, as_json=as_json, state="not in the configuration")
+        if not desk.grants and not found:
+            click.echo("no credential gets its tokens itself: none has oauth = ...", err=True)
         return 0
 
     _at_the_desk(path, work)

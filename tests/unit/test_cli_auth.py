@@ -196,3 +196,12 @@ def test_the_store_holds_no_token_that_could_be_read(desk):
     done = CliRunner().invoke(main, ["store", "check", *where], env=env | {"HEADRACE_TEST_KEY": new_key()})
     assert "oauth/acme/plan" in done.output
     assert "oauth/acme/plan" not in CliRunner().invoke(main, ["store", "check", *where], env=env).output
+
+
+def test_a_list_without_any_says_so(tmp_path):
+    file = tmp_path / "headrace.toml"
+    file.write_text('[store]\nurl = "sqlite:store.db"\n')
+    done = CliRunner().invoke(main, ["auth", "list", "--config", str(file)])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "none has oauth" in done.stderr
+    assert (tmp_path / "store.db").is_file()
