@@ -212,7 +212,7 @@ def test_an_answer_holds_for_what_was_shown_and_nothing_else(home):
 # --- going on
 
 
-def test_a_run_is_resumed_with_a_wider_budget_forked_and_continued_with_words(home):
+def test_r3_a_run_is_resumed_with_a_wider_budget_forked_and_continued_with_words(home):
     at = home(write(), says("Done."), says("Still done."), says("Otherwise."))
     code, lines = at.run("--mode", "accept-edits", "--max-steps", "1")
     assert code == exits.BUDGET

@@ -23,7 +23,7 @@ def home(tmp_path):
 
 
 @pytest.mark.skipif(UNBOXED, reason="NO SANDBOX HERE: in tier C the demonstration asks a person")
-def test_the_demonstration_goes_the_whole_way_and_its_replay_touches_nothing(home, root):
+def test_r1_the_demonstration_goes_the_whole_way_and_its_replay_touches_nothing(home, root):
     code, lines = home.json("run", "--demo")
     assert code == 0, lines[-1]
     assert (lines[-1]["status"], lines[-1]["reason"], lines[-1]["exit"]) == ("finished", "verified", 0)
@@ -66,7 +66,7 @@ def test_the_demonstration_goes_the_whole_way_and_its_replay_touches_nothing(hom
 
 
 @pytest.mark.skipif(UNBOXED, reason="NO SANDBOX HERE: commands are asked about")
-def test_the_demonstrations_other_replays_judge_and_execute_on_a_copy(home):
+def test_r2_the_demonstrations_other_replays_judge_and_execute_on_a_copy(home):
     _, lines = home.json("run", "--demo")
     run_id, folder = lines[-1]["run_id"], next(line["workspace"] for line in lines if line["line"] == "run")
     before = pathlib.Path(folder, "mill.py").read_bytes()
