@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use headrace_codec::encode::table as response;
 use headrace_codec::event::Protocol;
 use headrace_codec::request::Source;
 use headrace_codec::request::table::{self, Fate};
@@ -20,6 +21,49 @@ the translation-loss report. Where a flag decides, it is one of the target's (`d
 `null`, and an empty object, list or string that asks for nothing, are as if absent. A key that stands in no table is
 some vendor's own: dropped and reported. Within one protocol nothing is translated: bodies pass with their bytes.
 ";
+
+const RESPONSES: &str = "
+# Response translation
+
+What becomes of every item of a response whose client and provider speak different protocols: of every field of every
+[event](DESIGN.md). Written from the table that the encoders go by (`rust/codec/src/encode/table.rs`).
+
+An item is carried (its place after an arrow), carried as something *near* to it, or *dropped* because the client's
+protocol has no place for it. What is near or dropped stands in the encoder's losses, under the name in the second column;
+a stream's losses are known at its end and so stand in settlement and log. *Not told*: the gateway's own, or said
+elsewhere. Within one protocol answers pass with their bytes.
+
+";
+
+const CLIENTS: &[(Protocol, &str)] = &[
+    (Protocol::OpenaiChat, "Chat"),
+    (Protocol::OpenaiResponses, "Responses"),
+    (Protocol::AnthropicMessages, "Messages"),
+    (Protocol::GoogleGemini, "Gemini"),
+    (Protocol::OllamaChat, "Ollama"),
+];
+
+fn told(fate: response::Fate) -> String {
+    match fate {
+        response::Fate::To(place) => format!("→ {place}"),
+        response::Fate::Near(how) => format!("near: {how}"),
+        response::Fate::Drop(why) => format!("dropped: {why}"),
+        response::Fate::By(how) => how.to_owned(),
+        response::Fate::Ours(why) => format!("not told: {why}"),
+    }
+}
+
+fn responses(out: &mut String) {
+    let names: Vec<&str> = CLIENTS.iter().map(|(_, name)| *name).collect();
+    out.push_str(RESPONSES);
+    write!(out, "| item | loss | for {} |\n|---|---{}|\n", names.join(" | for "), "|---".repeat(names.len())).unwrap();
+    for row in response::ROWS {
+        let case = if row.case.is_empty() { String::new() } else { format!(", {}", row.case) };
+        let path = if row.path.is_empty() { String::new() } else { format!("`{}`", row.path) };
+        let cells: Vec<String> = CLIENTS.iter().map(|(client, _)| told(row.fate(*client))).collect();
+        writeln!(out, "| `{}.{}`{case} | {path} | {} |", row.event, row.field, cells.join(" | ")).unwrap();
+    }
+}
 
 const SOURCES: &[(Source, &str)] = &[
     (Source::Protocol(Protocol::OpenaiChat), "OpenAI Chat Completions"),
@@ -72,6 +116,7 @@ fn page() -> String {
             writeln!(out, "| `{path}` | {} |", cells.join(" | ")).unwrap();
         }
     }
+    responses(&mut out);
     out
 }
 

@@ -7,8 +7,8 @@
 //!    for a delta; what a protocol repeats at the end (Responses) grows in one buffer.
 //! 3. A call opens at its first argument text or its intent, whichever comes first. One that never becomes an intent
 //!    ends as the protocol ends a truncated call, and the response then never ends as a normal one.
-//! 4. What a protocol has no place for is in [`Encoder::losses`], by its path; nothing is dropped silently and no
-//!    number is made up but where a schema demands one.
+//! 4. What a protocol has no place for is in [`Encoder::losses`], by its path, as the [`table`] says; nothing is dropped
+//!    silently and no number is made up but where a schema demands one.
 //! 5. Every stream ends: with the protocol's terminal, or with its error. A stream that saw no terminal
 //!    event ends as an error at [`Encoder::finish`].
 //! 6. A whole JSON body is written at the terminal event. If that is an error, what is written is the
@@ -27,6 +27,7 @@ mod ollama_chat;
 mod openai_chat;
 mod openai_responses;
 mod shared;
+pub mod table;
 
 pub use errors::{Reply, error_reply, refusal};
 
@@ -210,6 +211,10 @@ impl Encoder {
                 return;
             }
             Event::Error(error) => Outcome::Failed(Told::of(self.shared.client, error)),
+            _ if let Some(path) = table::dropped(event, self.shared.client) => {
+                self.shared.losses.dropped(path);
+                return;
+            }
             _ if self.exceeds(event) => Outcome::Failed(Told::of_kind(ErrorKind::Unknown)),
             _ => match &mut self.form {
                 Form::Chat(form) => form.event(&mut self.shared, event, out),

@@ -5,7 +5,7 @@
 //! 2. The line with `done` is the terminal; counts that are not known are left out, and times are none of ours.
 //! 3. A failure is a line with `error`, and nothing follows.
 //!
-//! State of a provider that is to be given back has no place here: it is reported as dropped.
+//! State of a provider that is to be given back has no place here, as the table says.
 
 use super::Outcome;
 use super::calls::{Calls, State, Step};
@@ -44,10 +44,6 @@ impl Ollama {
                 self.say(shared, *text, false, out);
             }
             Event::ReasoningDelta { text, .. } => self.say(shared, *text, true, out),
-            Event::Continuation { .. } => shared.losses.dropped("response.reasoning_state"),
-            Event::Annotation { .. } => shared.losses.dropped("response.annotations"),
-            Event::HostedTool { .. } => shared.losses.dropped("response.hosted_tools"),
-            Event::Media { .. } => shared.losses.dropped("response.media"),
             Event::IntentDelta { call, provider_call_id, name, kind, arguments_delta } => {
                 // It goes out at its intent; a client that was told of none of it cannot diverge.
                 let _ = self.calls.delta(*call, *provider_call_id, *name, *kind, *arguments_delta);
@@ -61,7 +57,14 @@ impl Ollama {
                 self.finished(shared, *reason, out);
                 return Outcome::Over;
             }
-            Event::Started { .. } | Event::Usage(_) | Event::Error(_) => {}
+            // There is no place for the first four, as the table says: they never come here.
+            Event::Continuation { .. }
+            | Event::Annotation { .. }
+            | Event::HostedTool { .. }
+            | Event::Media { .. }
+            | Event::Started { .. }
+            | Event::Usage(_)
+            | Event::Error(_) => {}
         }
         Outcome::Going
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use super::EncoderConfig;
 use super::continuation::slot;
+use super::table::allows;
 use crate::event::{ContinuationForm, Protocol, Usage};
 use crate::loss::{Loss, LossAction};
 use crate::text::{Text, push_json_str};
@@ -39,7 +40,7 @@ impl Shared {
             include_usage: config.include_usage,
             provider: config.provider.clone(),
             family: config.family,
-            losses: Losses::default(),
+            losses: Losses { client: config.protocol, lost: Vec::new() },
             usage: None,
         }
     }
@@ -61,13 +62,17 @@ impl Shared {
 }
 
 /// Paths of what did not pass unchanged, each once.
-#[derive(Debug, Default)]
-pub(super) struct Losses(Vec<Loss>);
+#[derive(Debug)]
+pub(super) struct Losses {
+    client: Protocol,
+    lost: Vec<Loss>,
+}
 
 impl Losses {
     pub fn note(&mut self, path: &'static str, action: LossAction) {
-        if !self.0.iter().any(|loss| loss.path == path && loss.action == action) {
-            self.0.push(Loss { path: path.to_owned(), action });
+        debug_assert!(allows(self.client, path, action), "no row says that {path} may be {}", action.code());
+        if !self.lost.iter().any(|loss| loss.path == path && loss.action == action) {
+            self.lost.push(Loss { path: path.to_owned(), action });
         }
     }
 
@@ -80,7 +85,7 @@ impl Losses {
     }
 
     pub fn as_slice(&self) -> &[Loss] {
-        &self.0
+        &self.lost
     }
 }
 

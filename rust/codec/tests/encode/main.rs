@@ -8,4 +8,5 @@ mod properties;
 mod responses;
 mod roundtrip;
 mod support;
+mod table;
 mod tools;

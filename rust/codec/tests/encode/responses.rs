@@ -156,8 +156,9 @@ fn unknown_usage_is_null_and_unknown_details_are_0_and_lost() {
     assert_eq!(
         lost(responses(), &events),
         [
-            "approximated response.usage.input_tokens_details.cached_tokens",
-            "approximated response.usage.output_tokens_details.reasoning_tokens"
+            "approximated response.usage.cached_input_tokens",
+            "approximated response.usage.cache_write_tokens",
+            "approximated response.usage.reasoning_tokens"
         ]
     );
 }

@@ -143,8 +143,9 @@ fn through(client: Protocol, direct: &Answer, losses: &[String]) -> Answer {
     for (at, path) in [
         (0, "response.usage.input_tokens"),
         (1, "response.usage.output_tokens"),
-        (2, "response.usage.input_tokens_details.cached_tokens"),
-        (4, "response.usage.output_tokens_details.reasoning_tokens"),
+        (2, "response.usage.cached_input_tokens"),
+        (3, "response.usage.cache_write_tokens"),
+        (4, "response.usage.reasoning_tokens"),
     ] {
         if losses.contains(&format!("approximated {path}")) {
             assert_eq!(want.usage[at], None);

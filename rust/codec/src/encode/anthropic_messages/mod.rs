@@ -119,7 +119,6 @@ impl Messages {
                     self.piece(shared, Piece::Block(raw.to_vec()), out);
                 }
             }
-            Event::Media { .. } => shared.losses.dropped("response.media"),
             Event::IntentDelta { call, provider_call_id, name, kind, arguments_delta } => {
                 let step = self.calls.delta(*call, *provider_call_id, *name, *kind, *arguments_delta);
                 // A custom tool's text becomes an object, which is told at its end.
@@ -151,7 +150,8 @@ impl Messages {
                 self.finished(shared, *reason, *raw_reason, out);
                 return Outcome::Over;
             }
-            Event::Started { .. } | Event::Usage(_) | Event::Error(_) => {}
+            // There is no place for media, as the table says: they never come here.
+            Event::Media { .. } | Event::Started { .. } | Event::Usage(_) | Event::Error(_) => {}
         }
         Outcome::Going
     }

@@ -88,8 +88,8 @@ impl Gemini {
             Event::Annotation { kind, url, title, span, raw } => self.source(shared, *kind, *url, *title, *span, raw),
             Event::HostedTool { raw, .. } if shared.native() => self.hosted(shared, raw, out),
             Event::HostedTool { .. } => shared.losses.dropped("response.hosted_tools"),
-            Event::Media { mime, data, url, partial } => {
-                if *partial || (data.is_none() && url.is_none()) {
+            Event::Media { mime, data, url, .. } => {
+                if data.is_none() && url.is_none() {
                     shared.losses.dropped("response.media");
                 } else {
                     self.media(shared, *mime, *data, *url, out);

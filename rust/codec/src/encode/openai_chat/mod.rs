@@ -147,7 +147,6 @@ impl Chat {
                 }
                 (None, _) => shared.losses.dropped("response.annotations"),
             },
-            Event::HostedTool { .. } => shared.losses.dropped("response.hosted_tools"),
             Event::Media { mime, data, url, partial } => self.media(shared, *mime, *data, *url, *partial, out),
             Event::IntentDelta { call, provider_call_id, name, kind, arguments_delta } => {
                 self.role(shared, out);
@@ -170,7 +169,8 @@ impl Chat {
                 self.finished(shared, *reason, out);
                 return Outcome::Over;
             }
-            Event::Usage(_) | Event::Error(_) => {}
+            // There is no place for what a provider ran, as the table says: it never comes here.
+            Event::HostedTool { .. } | Event::Usage(_) | Event::Error(_) => {}
         }
         Outcome::Going
     }

@@ -145,11 +145,12 @@ pub(super) fn put_response(
 pub(super) fn put_usage(out: &mut Vec<u8>, losses: &mut Losses, counts: Counts) {
     let input = demanded(losses, counts.input, "response.usage.input_tokens");
     let output = demanded(losses, counts.output, "response.usage.output_tokens");
-    let cached = demanded(losses, counts.cached, "response.usage.input_tokens_details.cached_tokens");
-    let reasoning = demanded(losses, counts.reasoning, "response.usage.output_tokens_details.reasoning_tokens");
+    let cached = demanded(losses, counts.cached, "response.usage.cached_input_tokens");
+    let written = demanded(losses, counts.cache_write, "response.usage.cache_write_tokens");
+    let reasoning = demanded(losses, counts.reasoning, "response.usage.reasoning_tokens");
     put_count(out, "{\"input_tokens\":", input);
     put_count(out, ",\"input_tokens_details\":{\"cached_tokens\":", cached);
-    put_count(out, ",\"cache_write_tokens\":", counts.cache_write.unwrap_or(0));
+    put_count(out, ",\"cache_write_tokens\":", written);
     put_count(out, "},\"output_tokens\":", output);
     put_count(out, ",\"output_tokens_details\":{\"reasoning_tokens\":", reasoning);
     put_count(out, "},\"total_tokens\":", input.saturating_add(output));
