@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.causes import ROWS, Cause, Row, cause_of
 from headrace.credentials import Credential, Mark, Member, Pool, Status, emptied, read_limits
@@ -34,6 +34,9 @@ from headrace.requests import (
     Secret,
     SigV4,
 )
+
+if TYPE_CHECKING:
+    from headrace.credentials.oauth import TokenError
 
 __all__ = [
     "ROWS",
@@ -245,17 +248,17 @@ class CredentialAttempts:
         return {"credential": self.credential, "began": min(self._began, now)}
 
     def next(
-        self, failure: Failure, *, now: float, random: Random, skipped: int = 0, because: Cause | None = None
+        self, failure: Failure, *, now: float, random: Random, skipped: int = 0, because: TokenError | None = None
     ) -> AttemptSpec | Refusal:
         """Say what follows a failed attempt: another attempt, or the answer.
 
         - `skipped`: attempts of this request that were made elsewhere beside it.
-        - `because`: why it failed, where the failure does not say it.
+        - `because`: no token could be got for the credential, and whoever tried has marked it.
 
         - Raises `ValueError`: it is not the running attempt that failed.
         """
         began = self._ended(failure, now, skipped)
-        cause = because or cause_of(failure, dead_codes=self._dead_codes)
+        cause = cause_of(failure, dead_codes=self._dead_codes) if because is None else Cause.UNRENEWED
         if cause is Cause.STALE_CONNECTION:
             if not self._redone and self._in_time(0.0, now) and self._still_ready(now):
                 self._redone = True
@@ -281,7 +284,7 @@ class CredentialAttempts:
         if spec is not None:
             return spec
         self.closed = True
-        return self._answer(failure, cause, now)
+        return self._answer(failure, cause, now) if because is None else self._unrenewed(because, now)
 
     def interrupted(self, failure: Failure, *, now: float, random: Random) -> None:
         """Take note of a failure that the client has already seen: mark, and nothing more.
@@ -451,6 +454,20 @@ class CredentialAttempts:
             ended=now,
         )
 
+    def _unrenewed(self, why: TokenError, now: float) -> Refusal:
+        members = self._pool.members(self._model, now)
+        if all(member.status is not Status.READY for member in members):
+            answer = pool_answer(self._pool.provider, members, now=now)
+            if answer.status == 429:  # noqa: PLR2004 - others are limited, which says more
+                return answer
+        return Refusal(
+            status=502,
+            code="upstream_response_failed",
+            message=f"no token could be got for a credential of the provider {self._pool.provider!r}: {why}",
+            retry_at=now + why.retry_after if why.retry_after else None,
+            should_retry=False,
+        )
+
     def _answer(self, failure: Failure, cause: Cause, now: float) -> Refusal:
         members = self._pool.members(self._model, now)
         if cause is not Cause.CLIENT and members and all(member.status is not Status.READY for member in members):
@@ -458,15 +475,6 @@ class CredentialAttempts:
             if answer.status == 429:  # noqa: PLR2004 - the pool's own answer; else the failure says more
                 return answer
         error = failure.error
-        if cause is Cause.UNRENEWED:
-            return Refusal(
-                status=502,
-                code="upstream_response_failed",
-                message=f"no token could be got for a credential of the provider {self._pool.provider!r}: "
-                f"{error.message}",
-                retry_at=now + error.retry_after_s if error.retry_after_s else None,
-                should_retry=False,
-            )
         if cause in _OPERATORS:
             return _operators(cause, failure, self._pool.provider)
         hint = error.retry_after_s

@@ -126,7 +126,7 @@ def _some_model(resolver: Resolver, row: Row) -> str | None:
     credential = row.pool.peek(0.0)
     if row.listing is None:
         return None
-    own = row.definition.authorize(credential.secret) if credential is not None else ()
+    own = row.authorized(credential) if credential is not None else ()
     if isinstance(own, AwsKeys):
         return None
     listed = ask(row.listing[0], (*row.listing[1], *own)) or ()

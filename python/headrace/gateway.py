@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from headrace import calls
 from headrace.breaker import Breakers
 from headrace.catalogue import Listings, merged, written
-from headrace.causes import Cause
 from headrace.events import ProviderErrorEvent
 from headrace.keys import GatewayKey, KeyLimits, KeyRing
 from headrace.requests import (
@@ -306,7 +305,7 @@ class Gateway:
             step = way.again(failure, now=now)
             self._log_last(failure, way, step)
             return step
-        told = way.next(failure, now=now, random=self._random, because=Cause.UNRENEWED)
+        told = way.next(failure, now=now, random=self._random, because=wrong)
         self._log_last(failure, way, told)
         return await self._next_later(failure.token, way, told)
 
@@ -318,7 +317,7 @@ class Gateway:
             if wrong is None:
                 return way.attempts.renewed(step, now=now)
             failed = _unrenewed(token, step.attempt, wrong)
-            step = way.next(failed, now=now, random=self._random, because=Cause.UNRENEWED)
+            step = way.next(failed, now=now, random=self._random, because=wrong)
             self._log_last(failed, way, step)
         return _in_words_of(way.client, step) if isinstance(step, Refusal) else step
 

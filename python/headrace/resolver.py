@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.credentials.oauth import Grant
     from headrace.plugins import Capability, ProviderDefinition
     from headrace.registry import Registry
+    from headrace.requests import AwsKeys
 
 __all__ = ["HEADER_TEXT", "LANGUAGE_MODEL", "VISION", "Resolver", "Row", "Target", "compile_rows", "grant_of"]
 
@@ -59,6 +60,11 @@ class Row:
     able: Mapping[str, Capability]
     #: Where it lists its models, and headers beside the authorisation. None: nobody asks.
     listing: tuple[str, Headers] | None = None
+
+    def authorized(self, credential: Credential) -> Headers | AwsKeys:
+        """Write a credential's secret, or the token that it got, into headers; or give the keys to sign with."""
+        own = self.definition.authorize_token if credential.grant is not None else None
+        return (own or self.definition.authorize)(credential.secret)
 
     def wire(self, capability: str, client: str | None) -> Capability | None:
         """Give the wire that serves a capability, best for a client's protocol. None: the provider lacks it."""

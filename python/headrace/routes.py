@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.attempts import AttemptRecord
     from headrace.breaker import Breakers
-    from headrace.causes import Cause
+    from headrace.credentials.oauth import TokenError
     from headrace.requests import Lane, Secret
     from headrace.resolver import Resolver, Target
 
@@ -212,11 +212,11 @@ class RouteAttempts:
         return self.attempts.again(failure, now=now, skipped=skipped)
 
     def next(
-        self, failure: Failure, *, now: float, random: Random, because: Cause | None = None
+        self, failure: Failure, *, now: float, random: Random, because: TokenError | None = None
     ) -> AttemptSpec | Refusal:
         """Say what follows a failed attempt: another one here, the first one elsewhere, or the answer.
 
-        - `because`: why it failed, where the failure does not say it.
+        - `because`: no token could be got for the credential.
         """
         skipped, self._skipped = self._skipped + self._lane(failure.lane, now), 0
         step = self.attempts.next(failure, now=now, random=random, skipped=skipped, because=because)

@@ -118,27 +118,31 @@ class TokenThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, args=(self._loop,), name="headrace-tokens")
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._keeper.start(), self._loop)
+        self._start(self._keeper.start(), self._loop)
 
     async def renew(self, provider: str, credential: str, refused: Secret | None) -> TokenError | None:
         """See `Keeper.renew`. Gives events while it waits."""
-        import asyncio
-
         if self._keeper is None or self._loop is None or self._loop.is_closed():
             from headrace.credentials.oauth import TokenError
 
             return TokenError("the runtime is closed")
-        renewing = self._keeper.renew(provider, credential, refused)
-        return await _Answer(asyncio.run_coroutine_threadsafe(renewing, self._loop))
+        return await _Answer(self._start(self._keeper.renew(provider, credential, refused), self._loop))
+
+    @staticmethod
+    def _start(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        """Begin work on the thread's loop, and give its future."""
+        import asyncio
+        import contextvars
+
+        # Of the caller's context nothing is taken along: it may say that trio runs here.
+        return contextvars.Context().run(lambda: asyncio.run_coroutine_threadsafe(work, loop))
 
     def close(self) -> None:
         """End the thread, once what is under way has been written. Waits a moment at most."""
-        import asyncio
-
         loop, keeper, thread = self._loop, self._keeper, self._thread
         if loop is None or keeper is None or thread is None or not thread.is_alive():
             return
-        stopping = asyncio.run_coroutine_threadsafe(keeper.stop(), loop)
+        stopping = self._start(keeper.stop(), loop)
         stopping.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
         thread.join(CLOSE_S)
 

@@ -48,7 +48,7 @@ class Refresher:
         if row.listing is not None:
             url, headers = row.listing
             credential = row.pool.peek(time.time())
-            own = row.definition.authorize(credential.secret) if credential is not None else ()
+            own = row.authorized(credential) if credential is not None else ()
             # A key pair signs what the kernel sends, and this is not sent by it.
             if (credential is not None or not len(row.pool)) and not isinstance(own, AwsKeys):
                 models = await asyncio.to_thread(ask, url, (*headers, *own))
