@@ -117,3 +117,7 @@ pub const MAX_ITEMS: usize = 1 << 18;
 /// Depth of parts in parts that are translated: a result in a message, a document in it, content in that.
 /// Beyond it the request is refused.
 pub const MAX_PART_DEPTH: usize = 8;
+
+/// Tokens of one kind that one answer may have cost: a million times what any model takes. Beyond it the provider does
+/// not know what it says, and the number is unknown: ledgers add these up, and budgets hang on the sum.
+pub const MAX_TOKENS: u64 = 1 << 40;

@@ -195,3 +195,28 @@ fn a_body_that_never_says_what_it_is_ends() {
     assert!(fed.count() < 100);
     assert_eq!(sink.last, "stream_interrupted");
 }
+
+#[test]
+fn tokens_that_nobody_can_have_used_are_unknown() {
+    #[derive(Default)]
+    struct Told(Vec<(Option<u64>, Option<u64>)>);
+    impl Sink for Told {
+        fn event(&mut self, _at: At, event: &Event<'_>) {
+            if let Event::Usage(usage) = event {
+                self.0.push((usage.input_tokens, usage.output_tokens));
+            }
+        }
+    }
+    for absurd in ["18446744073709551615", "9007199254740993", "1e300", "-5", "99999999999999999999999999"] {
+        let usage =
+            format!("data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":7,\"completion_tokens\":{absurd}}}}}\n\n");
+        let wire =
+            chunk("{\"content\":\"hi\"}") + &end("stop").replace("data: [DONE]\n\n", &usage) + "data: [DONE]\n\n";
+        let (mut decoder, mut told) = (Decoder::new(DecoderConfig::new(Protocol::OpenaiChat)), Told::default());
+        decoder.feed(wire.as_bytes(), &mut told);
+        decoder.finish(End::Eof, &mut told);
+        let [(Some(7), output)] = told.0[..] else { panic!("{absurd}: {:?}", told.0) };
+        // The protocol's own way with a count that is none is 0.
+        assert!(output.is_none_or(|n| n == 0), "{absurd}: {output:?}");
+    }
+}

@@ -17,7 +17,7 @@ use crate::event::{
     At, AttachTo, CallKind, ContinuationForm, ErrorPhase, Event, FinishReason, FrameMark, HostedPhase, Protocol,
     ProviderError, ReasoningKind, Sink, ToolIntent, Usage,
 };
-use crate::limits::{MAX_BLOCKS, MAX_ERROR_RAW};
+use crate::limits::{MAX_BLOCKS, MAX_ERROR_RAW, MAX_TOKENS};
 use crate::text::Text;
 use crate::toolcall::{Calls, Excess, bounded};
 
@@ -29,6 +29,20 @@ pub struct Counts {
     pub cached_input: Option<u64>,
     pub cache_write: Option<u64>,
     pub reasoning: Option<u64>,
+}
+
+impl Counts {
+    /// Without the numbers that no answer can have cost.
+    fn believed(self) -> Counts {
+        let one = |n: Option<u64>| n.filter(|&n| n <= MAX_TOKENS);
+        Counts {
+            input: one(self.input),
+            output: one(self.output),
+            cached_input: one(self.cached_input),
+            cache_write: one(self.cache_write),
+            reasoning: one(self.reasoning),
+        }
+    }
 }
 
 /// What [`Out::started`] made of a start.
@@ -405,7 +419,7 @@ impl Out<'_> {
 
     /// Keeps a usage; the last one counts and goes out before the terminal (rule R12). `raw` is JSON.
     pub fn usage(&mut self, counts: Counts, raw: &[u8]) {
-        self.response.usage = Some(counts);
+        self.response.usage = Some(counts.believed());
         self.response.usage_raw.clear();
         self.response.usage_raw.extend_from_slice(raw);
     }
