@@ -136,6 +136,11 @@ impl ClientSocket {
                     // The farewell stands in what is unsent; a message waits for who takes it.
                     return if talk.over { Poll::Ready(Gone) } else { Poll::Pending };
                 }
+                // The whole buffer counts, sent bytes too: it is only given back once it is empty. Whoever asks here
+                // flushes, and asks again after it.
+                if self.unsent.len() >= limits::UNSENT_TALK {
+                    return Poll::Pending;
+                }
             }
             if self.ahead.len() >= limits::SENT_AHEAD {
                 return Poll::Pending;

@@ -128,7 +128,9 @@ impl Conversation<'_> {
                     match self.client.poll_flush(cx) {
                         Poll::Ready(Err(Gone)) => return Poll::Ready(Heard::Gone),
                         Poll::Pending if Instant::now() >= until => return Poll::Ready(Heard::Gone),
-                        Poll::Ready(Ok(())) | Poll::Pending => {}
+                        // It may not have been listened to until now.
+                        Poll::Ready(Ok(())) => continue,
+                        Poll::Pending => {}
                     }
                 }
                 if self.alarm.poll(cx, ping.min(until)).is_pending() {

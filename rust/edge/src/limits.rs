@@ -41,6 +41,10 @@ pub const NOT_SENT: u32 = 32 << 10;
 /// Bytes that a client may send ahead while its answer is being given. Beyond it nothing more is read until the answer ends.
 pub const SENT_AHEAD: usize = 64 << 10;
 
+/// What a WebSocket's client has not taken yet of pongs and refusals. From there on it is not listened to until it has
+/// taken all: who only sends would otherwise fill the memory.
+pub const UNSENT_TALK: usize = 64 << 10;
+
 /// Bytes of an answer that are held back before it commits, and of a partial event that is held after. Beyond it:
 /// the answer commits; the partial event passes as it comes.
 pub const HELD: usize = 64 << 10;

@@ -12,6 +12,8 @@ use headrace_codec::request::session;
 use headrace_codec::text::push_json_str;
 use headrace_http1::websocket::{self, Message, Opcode, Reader, Role};
 
+use crate::limits;
+
 /// The state of one conversation's wire.
 #[derive(Debug)]
 pub(crate) struct Talk {
@@ -42,10 +44,11 @@ impl Talk {
         }
     }
 
-    /// Takes what the client sent off the front of `ahead`; what is to be said to it at once goes to `out`.
+    /// Takes what the client sent off the front of `ahead`; what is to be said to it at once goes to `out`. With more
+    /// unsent than a client may leave lying it takes nothing.
     pub(crate) fn hear(&mut self, ahead: &mut Vec<u8>, out: &mut Vec<u8>) {
         let mut at = 0;
-        while at < ahead.len() && !self.over && self.next.is_none() {
+        while at < ahead.len() && !self.over && self.next.is_none() && out.len() < limits::UNSENT_TALK {
             match self.reader.read(&ahead[at..]) {
                 Ok((used, message)) => {
                     at += used;
@@ -234,6 +237,22 @@ mod tests {
             assert!(talk.over);
             assert_eq!(said(&out), [Message::Close(Some(code))]);
         }
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_not_listened_to() {
+        let (mut talk, mut out) = (Talk::new(1 << 20), Vec::new());
+        talk.begin();
+        // Eight bytes each, and hundreds for the answer to each.
+        let mut ahead = client(Opcode::Text, b"{}").repeat(8192);
+        talk.hear(&mut ahead, &mut out);
+        assert!(out.len() < limits::UNSENT_TALK + 512, "{}", out.len());
+        let left = ahead.len();
+        talk.hear(&mut ahead, &mut out);
+        assert_eq!(ahead.len(), left);
+        out.clear();
+        talk.hear(&mut ahead, &mut out);
+        assert!(ahead.len() < left);
     }
 
     #[test]
