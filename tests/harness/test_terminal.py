@@ -12,8 +12,9 @@ import pytest
 
 from headrace.harness import exits
 from headrace.harness.view import clean
+from headrace.testing import Gate, Reply, Stall
 from headrace.tools.sandbox import probe
-from tests.support.harness import calls, says
+from tests.support.harness import calls, chunk, says, usage
 from tests.support.hosts import Home
 
 WAIT_S = 20
@@ -191,9 +192,6 @@ def test_a_conversation_goes_on_until_the_input_ends(tmp_path):
 
 
 def test_ctrl_c_during_an_answer_pauses_the_run(start):
-    from headrace.testing import Reply, Stall
-    from tests.support.harness import chunk
-
     home, terminal = start([Reply.stream(chunk({"content": "Well, "}), Stall()), says("Yes.")], "run", "is it?")
     run_id = terminal.until(r"run ([0-9a-f-]{36})")[1]
     terminal.until("Well, ")
@@ -220,6 +218,22 @@ def test_approve_on_a_terminal_shows_the_card_and_leads_the_run_on(tmp_path):
             assert (home.workspace / "note.txt").read_text() == "a line\n"
         finally:
             terminal.close()
+
+
+def test_what_is_typed_while_a_run_is_under_way_steers_it(start):
+    first = Reply.stream(
+        chunk({"content": "Well, "}), Gate("go"), chunk({"content": "red."}), chunk({}, "stop"), usage()
+    )
+    home, terminal = start([first, says("Blue, then.")], "run", "which colour?")
+    terminal.until("Well, ")
+    terminal.type("rather blue")
+    terminal.until("the model is told at its next turn")
+    home.upstream.open("go")
+    terminal.until(r"Blue, then\.")
+    assert terminal.ended() == exits.DONE
+    asked = home.upstream.facts().requests
+    assert "rather blue" in str(asked[1].json()["messages"][-1])
+    assert len(asked) == 2
 
 
 @pytest.mark.skipif(probe().best == "C", reason="NO SANDBOX HERE: without one every command is asked about")

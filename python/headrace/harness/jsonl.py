@@ -81,6 +81,10 @@ class JsonView:
         """Hear nobody."""
         return None
 
+    async def overhear(self) -> str | None:
+        """Hear nobody."""
+        return None
+
     def note(self, words: str) -> None:
         """Write a note."""
         write_line({"line": "note", "message": words})

@@ -25,7 +25,10 @@ class Lines:
         """Give the next line without its end; None after the last."""
         while b"\n" not in self._typed and not self._ended:
             await self._readable()
-            more = os.read(self._descriptor, READ)
+            try:
+                more = os.read(self._descriptor, READ)
+            except OSError:
+                more = b""  # the terminal is gone
             self._typed += more
             self._ended = not more
         line, _, self._typed = self._typed.partition(b"\n")

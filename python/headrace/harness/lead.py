@@ -1,5 +1,7 @@
 """Leading a run for somebody who watches: cards, questions, Ctrl-C, a conversation.
 
+What is typed while the run is under way steers it: the model is told at its next turn.
+
 Ctrl-C once calls off what is under way; a tool is cancelled, and the model is told. Ctrl-C twice ends the run: it is
 paused, and can be resumed.
 """
@@ -15,7 +17,7 @@ from headrace.harness.exits import exit_of
 from headrace.log import payloads as p
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from headrace.harness.host import Host, Place
     from headrace.harness.view import View
@@ -47,15 +49,20 @@ async def lead(
     """
 
     async def asked(question: p.PermissionRequested) -> p.PermissionAnswer:
-        return await view.ask(question, host.log.artifacts)
+        await typed.stop()  # what is typed now is an answer
+        try:
+            return await (ask(question) if ask is not None else view.ask(question, host.log.artifacts))
+        finally:
+            typed.start()
 
     shown = _Shown(tools, view, host)
-    run = opened.run(models=host.runtime, tools=shown, ask=ask or asked, seen=view.seen, settings=settings)
+    run = opened.run(models=host.runtime, tools=shown, ask=asked, seen=view.seen, settings=settings)
     shown.run_of = lambda: run
+    typed = _Typed(run, view, settings.redact)
     view.begun(run.run_id, place, run.state)
     with _signals(run, view) as heard:
         if not listens_first:
-            await run.go()
+            await typed.during(run.go())
         while listens_first or (settings.is_chat and run.state.reason == "asked" and not run.state.open):
             text = await heard.listen(view)
             if text is not None and not text.strip():
@@ -67,7 +74,7 @@ async def lead(
             else:
                 break
             listens_first = False
-            await run.go()
+            await typed.during(run.go())
     state = run.state
     code = exit_of(state)
     view.ended(run.run_id, state, last_text(run.records), code)
@@ -140,6 +147,39 @@ def _signals(run: Run, view: View) -> Iterator[_Heard]:
     finally:
         for number in installed:
             loop.remove_signal_handler(number)
+
+
+class _Typed:
+    """Takes what is typed while a run is under way as words to its model: steering."""
+
+    def __init__(self, run: Run, view: View, redact: Callable[[str], str]) -> None:
+        self._run, self._view, self._redact = run, view, redact
+        self._task: asyncio.Task[None] | None = None
+
+    async def during(self, going: Awaitable[State]) -> None:
+        """Do it as long as the run goes."""
+        self.start()
+        try:
+            await going
+        finally:
+            await self.stop()
+
+    def start(self) -> None:
+        """Listen."""
+        self._task = asyncio.ensure_future(self._take())
+
+    async def stop(self) -> None:
+        """Listen no more; what was typed and not ended is kept for whoever reads next."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+            self._task = None
+
+    async def _take(self) -> None:
+        while (line := await self._view.overhear()) is not None:
+            if line.strip():
+                self._run.say(self._redact(line))
+                self._view.note("the model is told at its next turn")
 
 
 class _Shown:

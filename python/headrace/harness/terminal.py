@@ -217,6 +217,10 @@ class TerminalView:
             self._prompt("> ")
         return await self._keyboard.next()
 
+    async def overhear(self) -> str | None:
+        """Take what is typed while the run is under way."""
+        return await self._keyboard.next() if self._keyboard is not None and self._answers else None
+
     def _prompt(self, words: str) -> None:
         self._end_line()
         sys.stderr.write(words)

@@ -49,6 +49,9 @@ class View(Protocol):
     async def listen(self) -> str | None:
         """Wait for what the user says next; None: nothing more."""
 
+    async def overhear(self) -> str | None:
+        """Wait for what the user says while the run is under way; None: nobody is there who could."""
+
     def note(self, words: str) -> None:
         """Say something about the run that is no result of it."""
 
