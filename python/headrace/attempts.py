@@ -329,8 +329,9 @@ class CredentialAttempts:
     def _spec(self, *, now: float, delay: float, fresh: bool = False) -> AttemptSpec:
         self._attempt += 1
         if self._credential is not None:
-            # A token may have been exchanged since it was chosen.
-            self._credential = self._pool.member(self._credential.id) or self._credential
+            if self._credential.grant is not None:
+                # Its token may have been exchanged since it was chosen.
+                self._credential = self._pool.member(self._credential.id) or self._credential
             self._tried.add(self._credential.id)
         prepared = self._prepared
         if prepared is None:

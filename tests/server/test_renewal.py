@@ -22,6 +22,7 @@ from headrace.credentials.sealed import Secrets
 from headrace.credentials.vault import StoreKey, Vault, new_key
 from headrace.requests import Secret
 from headrace.store import open_store
+from headrace.upkeep import export_store
 from tests.support.gateway import Bearers, Served, bearers, served, upstream
 from tests.support.tokens import ACCOUNT, TokenServer, token_server
 
@@ -344,3 +345,30 @@ def test_a_refresh_token_that_died_with_its_refresher_is_said_once_and_others_se
         provider.takes = lambda _: True
         until(lambda: ask(others[0])[0] == 200 and provider.seen[-1] == server.access)
         until(lambda: ask(others[1])[0] == 200 and provider.seen[-1] == server.access)
+
+
+def test_no_token_is_in_what_a_gateway_says_or_keeps(tmp_path: pathlib.Path, sqlite: str) -> None:
+    more = SECOND + '[[keys]]\nid = "team"\nsecret = "team-key"\n'
+    with token_server() as server, upstream(REFUSED, GOOD, REFUSED) as provider:
+        log_in(sqlite, server)
+        with start(tmp_path, config(provider.url, server, sqlite, more=more)) as near:
+            headers = {"authorization": "Bearer team-key"}
+            body = {"model": "acme/m", "messages": [{"role": "user", "content": "x"}]}
+            answers = [near.ask("/v1/chat/completions", body, headers) for _ in range(2)]
+            paths = ("/v1/models", "/metrics", "/healthz", "/")
+            answers += [near.ask(path, headers=headers) for path in paths]
+            assert answers[0][0] == 200
+        said = "".join(near.lines) + "".join(f"{status}{told.as_string()}{text}" for status, told, text in answers)
+    lines = asyncio.run(exported(sqlite))
+    assert b"oauth_logins" in lines
+    every = said.encode() + lines + b"".join(path.read_bytes() for path in tmp_path.glob("store.db*"))
+    planted = [server.access_of(at) for at in range(server.issued + 1)]
+    planted += ["token canary", *(f"refresh-canary-{at}" for at in range(server.issued + 1))]
+    assert [one for one in planted if one.encode() in every] == []
+
+
+async def exported(url: str) -> bytes:
+    store = await open_store(url)
+    lines = [line async for line in export_store(store)]
+    await store.close()
+    return b"".join(lines)

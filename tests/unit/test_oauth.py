@@ -172,7 +172,7 @@ def openssl(*arguments, given=None):
 def rsa(tmp_path_factory):
     """A key as PKCS#8 and as PKCS#1, and the file of its public half."""
     folder = tmp_path_factory.mktemp("rsa")
-    pkcs8 = openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-quiet")
+    pkcs8 = openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048")
     pkcs1 = openssl("rsa", "-traditional", given=pkcs8)
     public = folder / "public.pem"
     public.write_bytes(openssl("rsa", "-pubout", given=pkcs8))

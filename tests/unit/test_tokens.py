@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import threading
 import time
 from dataclasses import replace
@@ -24,9 +25,13 @@ from headrace.credentials.sealed import Secrets
 from headrace.credentials.vault import StoreKey, Vault
 from headrace.messages import Message, ModelRequest
 from headrace.providers import anthropic
+from headrace.registry import Registry
 from headrace.requests import Secret
+from headrace.resolver import compile_rows
 from headrace.runtime import RefusedError, Runtime, SyncRuntime
+from headrace.startup import check_credentials
 from headrace.store import StoreUnavailable, open_store
+from tests.support.control import configured
 from tests.support.gateway import bearers
 from tests.support.tokens import ACCOUNT, token_server
 
@@ -158,6 +163,45 @@ def test_a_new_refresh_token_is_not_lost_when_the_store_goes_away_during_its_com
 
         run(grant, work, tmp_path, before=left(server))
     assert server.reused == 0
+
+
+def test_what_could_not_be_written_yet_is_written_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.credentials.oauth._keeper.RETRY_S", 60.0)
+    with token_server() as server:
+        grant = Grant("chatgpt", issuer=server.url)
+
+        async def work(desk):
+            desk.store.fails = True
+            assert await desk.renew(desk.pool.member("c").secret) is None
+            desk.store.fails = False
+
+        run(grant, work, tmp_path, before=left(server))
+
+        async def look(desk):
+            return (await desk.kept())[1].refresh.reveal()
+
+        assert run(grant, look, tmp_path) == server.refresh
+
+
+def test_a_credential_that_comes_with_another_configuration_hears_of_its_login(tmp_path):
+    with token_server() as server:
+        grant = Grant("chatgpt", issuer=server.url)
+
+        async def work(desk):
+            desk.keeper.watch([])
+            assert str(await desk.renew()) == "nobody gets its tokens now"
+            pool = Pool("acme", [Member("c", Secret(""), grant)])
+            desk.keeper.watch([pool])
+            desk.pool = pool
+
+            async def heard():
+                return desk.token == server.access
+
+            await desk.log_in(left(server), grant)
+            await until(heard)
+            return desk.status()
+
+        assert run(grant, work, tmp_path) is Status.READY
 
 
 def test_while_the_store_is_away_no_refresh_token_is_used_up(tmp_path):
@@ -419,3 +463,40 @@ def test_the_library_ends_a_refused_stream_by_what_the_token_endpoint_said():
     assert caught.value.event is not None
     assert "no token could be got" in caught.value.event.message
     assert "invalid_client" in caught.value.event.message
+
+
+def test_aws_keys_come_from_their_source_and_are_kept_by_this_process_alone(tmp_path, monkeypatch):
+    end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 900))
+    keys = {"AccessKeyId": "AKIA1", "SecretAccessKey": "secret-canary", "Token": "token-canary", "Expiration": end}
+    with token_server((200, {}, keys), (200, {}, keys | {"AccessKeyId": "AKIA2"})) as server:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/role")
+        monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", raising=False)
+        grant = Grant("aws", source="aws:container")
+
+        async def work(desk):
+            assert await desk.renew() is None
+            first = desk.pool.member("c")
+            assert not first.is_stale(time.time())
+            assert await desk.renew(first.secret) is None
+            async with desk.store.inner.transaction() as tx:
+                assert await desk.logins.all(tx) == []
+            return first.secret.reveal(), desk.token
+
+        told = run(grant, work, tmp_path, opened=lambda: pytest.fail("it needs no store"))
+    assert told == ("AKIA1:secret-canary:token-canary", "AKIA2:secret-canary:token-canary")
+
+
+def test_the_configuration_of_the_documentation_is_one(root, tmp_path):
+    text = (root / "docs/CREDENTIALS.md").read_text(encoding="utf-8")
+    example = re.search(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert example is not None
+    (tmp_path / "key.json").write_text("{}")
+    config = configured(example[1], {"AZURE_CLIENT_SECRET": "s"}, tmp_path)
+    assert check_credentials(config) == []
+    rows = compile_rows(config, Registry(tuple))
+    grants = [member.grant for row in rows.values() for member in row.pool.grants()]
+    assert [grant.kind for grant in grants if grant] == ["chatgpt", "anthropic", "google", "azure", "aws"]
+    for kind in oauth.VENDORS:
+        assert f"| `{kind}` |" in text
+    assert rows["claude"].authorized(Member("c", Secret("t"), grants[1]))[0] == ("authorization", "Bearer t")
+    assert rows["claude"].authorized(Member("c", Secret("t"))) == (("x-api-key", "t"),)

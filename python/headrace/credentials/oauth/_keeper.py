@@ -120,6 +120,8 @@ class Keeper:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()
+        #: Set once there is something that other processes may renew.
+        self._wanted = asyncio.Event()
         self._stopping = False
 
     async def start(self) -> None:
@@ -136,8 +138,7 @@ class Keeper:
         if running:
             await asyncio.wait(running, timeout=STOP_S)
         for entry in self._entries.values():
-            if entry.unsaved is not None:
-                _LOG.error("the new token of %s is lost with this process: the store could not take it", entry.name)
+            await self._save_at_last(entry)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -167,6 +168,8 @@ class Keeper:
         for entry in entries.values():
             if entry.tokens is not None:
                 self._show(entry)
+        if any(entry.vendor.shared for entry in entries.values()):
+            self._wanted.set()
         if self._loop is not None:
             self._spawn(self._load_all())
             self._changed.set()
@@ -393,6 +396,18 @@ class Keeper:
             except (StoreError, VaultError) as error:
                 _LOG.warning("the new token of %s could not be written yet: %s", entry.name, error)
 
+    async def _save_at_last(self, entry: _Entry) -> None:
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self._save(entry)
+        except (StoreError, VaultError, TimeoutError) as error:
+            _LOG.error(
+                "the new token of %s goes with this process, since the store could not take it (%s): "
+                "it may need another login",
+                entry.name,
+                error,
+            )
+
     async def _save(self, entry: _Entry) -> None:
         if entry.unsaved is None:
             return
@@ -450,10 +465,8 @@ class Keeper:
 
     async def _listening(self) -> None:
         """Hear what other processes have renewed."""
+        await self._wanted.wait()
         while True:
-            if not any(entry.vendor.shared for entry in self._entries.values()):
-                await asyncio.sleep(LOOK_S)
-                continue
             try:
                 store = await self._opened_now()
                 async with store.listen(CHANNEL) as heard:
