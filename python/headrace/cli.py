@@ -209,6 +209,7 @@ def check(path: Path | None, *, schema: bool, kinds: bool) -> None:
                 wires = ",".join(dict.fromkeys(one.protocol for one in definition.capabilities))
                 address = definition.base_url if kind not in BUILT_IN else None
                 click.echo(f"{kind}\t{wires}\t{address or '-'}\t{definition.environment or '-'}")
+            _report_plugins(registry)
             return
         setup = configure(path, environ=os.environ, registry=registry)
     except ConfigurationError as error:

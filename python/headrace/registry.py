@@ -91,7 +91,9 @@ class Registry:
             definition = self._definitions.get(row.kind)
             if definition is None:
                 kinds = list(self._definitions)
-                yield (*path, "kind"), f"no kind {row.kind[:64]!r}{guess(row.kind, kinds)}; known: {', '.join(kinds)}"
+                out = "".join(f"; the plug-in {one.source} is left out: {one.reason}" for one in self._broken)
+                known = f"known: {', '.join(kinds)}{out}"
+                yield (*path, "kind"), f"no kind {row.kind[:64]!r}{guess(row.kind, kinds)}; {known}"
                 continue
             if row.base_url is None and definition.base_url is None:
                 yield (

@@ -17,6 +17,7 @@ from headrace.credentials.vault import KeySource, StoreKey, Vault, new_key
 from headrace.node import SCHEMA as NODE_SCHEMA
 from headrace.store import SchemaTooNew, StoreError, open_store
 from headrace.upkeep import SCHEMAS, check_store, export_store, import_store
+from tests.conftest import ROOT
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
@@ -193,6 +194,28 @@ def test_what_is_wrong_with_a_store_is_one_line(tmp_path: pathlib.Path) -> None:
     assert "no.db" in done.stderr
     key = _headrace(tmp_path, "new-key").stdout.strip()
     assert StoreKey.read(key).id not in key
+
+
+def test_the_question_of_the_document_is_answered() -> None:
+    text = (ROOT / "docs" / "STORE.md").read_text(encoding="utf-8")
+    question = text.partition("```sql\n")[2].partition("```")[0].rstrip().removesuffix(";")
+    assert question.startswith("SELECT gateway_key")
+
+    async def body() -> list[Any]:
+        store = await open_store("memory:")
+        await store.migrate(NODE_SCHEMA)
+        async with store.transaction() as tx:
+            columns = [row[0] for row in await tx.fetch("SELECT name FROM pragma_table_info('node_requests')")]
+            every = [{"id": f"r{n}", "gateway_key": "team", "provider": "acme", "model": "m"} for n in range(2)]
+            for one in every:
+                values = {"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.5, **one}
+                row = [values.get(name, 0) for name in columns]
+                await tx.execute(f"INSERT INTO node_requests VALUES ({', '.join('?' * len(row))})", *row)
+            found = await tx.fetch(question)
+        await store.close()
+        return found
+
+    assert asyncio.run(body()) == [("team", "acme", "m", 2, 20, 4, 1.0)]
 
 
 def test_tables_that_nobody_has_needed_yet_are_no_fault(tmp_path: pathlib.Path) -> None:

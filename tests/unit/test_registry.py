@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 from support.control import configured
 
-from headrace.config import ConfigurationError
+from headrace.config import Config, ConfigurationError, Provider
 from headrace.plugins import ENTRY_POINT_GROUP, Capability, ProviderDefinition
 from headrace.registry import Registry
 
@@ -83,6 +83,8 @@ def test_a_plugin_that_cannot_be_imported_is_left_out():
     registry = Registry(lambda: [EntryPoint("gone", "no_such_module_of_ours:X", ENTRY_POINT_GROUP)])
     assert "ModuleNotFoundError" in registry.broken[0].reason
     assert "openai" in registry.definitions
+    [(_, told)] = registry.check(Config(providers=(Provider(id="far", kind="gone"),)))
+    assert "gone (no_such_module_of_ours:X) is left out: ModuleNotFoundError" in told
 
 
 def test_two_of_a_kind_name_both_and_a_refresh_keeps_the_old_set(plugin):
