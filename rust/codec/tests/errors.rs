@@ -112,6 +112,7 @@ fn the_status_decides_where_the_body_is_no_help() {
         (413, "bad_request"),
         (422, "bad_request"),
         (429, "rate_limit"),
+        (498, "overloaded"),
         (499, "aborted"),
         (500, "unknown"),
         (501, "unsupported_feature"),
@@ -126,6 +127,16 @@ fn the_status_decides_where_the_body_is_no_help() {
             kind(status, body, want);
         }
     }
+    // Cohere has another meaning for it.
+    let cohere = classify(&Evidence {
+        status: Some(498),
+        headers: &[],
+        body: br#"{"id":"e-1","message":"invalid token"}"#,
+        code: None,
+        in_stream: false,
+        family: Protocol::CohereChat,
+    });
+    assert_eq!((cohere.kind.code(), cohere.retryable), ("auth", false));
     // Bytes that nobody has decompressed are no message.
     let packed = classify(&Evidence {
         status: Some(503),

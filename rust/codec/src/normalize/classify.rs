@@ -55,7 +55,7 @@ pub fn classify(e: &Evidence<'_>) -> Classified {
     let http = e.status.filter(|s| !(200..300).contains(s) && *s != 101);
     let status = http.or(body.status);
     let retry_after_s = retry_after(e, &body);
-    let kind = kind(&body, status, retry_after_s, blocked_by_challenge(e, &body));
+    let kind = kind(&body, status, retry_after_s, blocked_by_challenge(e, &body), e.family);
     let request_id = request_id(e.headers);
     Classified {
         kind,
@@ -73,7 +73,7 @@ pub(super) fn request_id(headers: &[(String, String)]) -> Option<String> {
     REQUEST_IDS.iter().find_map(|name| header(headers, name)).map(|v| cut(v, MAX_NAME).to_owned())
 }
 
-fn kind(body: &Body, status: Option<u16>, retry_after_s: Option<f64>, challenged: bool) -> ErrorKind {
+fn kind(body: &Body, status: Option<u16>, retry_after_s: Option<f64>, challenged: bool, family: Protocol) -> ErrorKind {
     if challenged {
         return ErrorKind::Auth;
     }
@@ -82,7 +82,7 @@ fn kind(body: &Body, status: Option<u16>, retry_after_s: Option<f64>, challenged
     for code in &body.codes {
         named.extend(lookup(code).filter(|row| !(row.unless_throttled && throttled)).map(|row| row.kind));
     }
-    named.extend(status.and_then(of_status));
+    named.extend(status.and_then(|status| of_status(status, family)));
     if CONTENT_FILTER.iter().any(|w| body.words.contains(w)) {
         named.push(ErrorKind::ContentFilter);
     }
@@ -106,13 +106,16 @@ fn lookup(code: &str) -> Option<&'static Row> {
     })
 }
 
-fn of_status(status: u16) -> Option<ErrorKind> {
+fn of_status(status: u16, family: Protocol) -> Option<ErrorKind> {
     Some(match status {
         402 => ErrorKind::Quota,
         409 | 502 | 503 | 520..=524 | 529 => ErrorKind::Overloaded,
         429 => ErrorKind::RateLimit,
         401 | 403 => ErrorKind::Auth,
         408 | 504 => ErrorKind::Timeout,
+        // No registered status: a key that is not taken in one family, no capacity left elsewhere.
+        498 if family == Protocol::CohereChat => ErrorKind::Auth,
+        498 => ErrorKind::Overloaded,
         499 => ErrorKind::Aborted,
         501 => ErrorKind::UnsupportedFeature,
         // 424: a model behind the endpoint failed, not the request.
