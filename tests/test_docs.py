@@ -43,7 +43,7 @@ def assert_output(got, said):
 
 
 def run(command, folder):
-    home = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
+    home = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config"), "TMPDIR": str(folder)}
     environment = {**os.environ, **home}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=80)
     assert done.returncode == 0, done.stdout + done.stderr
