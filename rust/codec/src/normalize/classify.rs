@@ -109,13 +109,12 @@ fn lookup(code: &str) -> Option<&'static Row> {
 fn of_status(status: u16, family: Protocol) -> Option<ErrorKind> {
     Some(match status {
         402 => ErrorKind::Quota,
-        409 | 502 | 503 | 520..=524 | 529 => ErrorKind::Overloaded,
+        // No registered status: a key that is not taken in one family, no capacity left elsewhere.
+        498 if family == Protocol::CohereChat => ErrorKind::Auth,
+        409 | 498 | 502 | 503 | 520..=524 | 529 => ErrorKind::Overloaded,
         429 => ErrorKind::RateLimit,
         401 | 403 => ErrorKind::Auth,
         408 | 504 => ErrorKind::Timeout,
-        // No registered status: a key that is not taken in one family, no capacity left elsewhere.
-        498 if family == Protocol::CohereChat => ErrorKind::Auth,
-        498 => ErrorKind::Overloaded,
         499 => ErrorKind::Aborted,
         501 => ErrorKind::UnsupportedFeature,
         // 424: a model behind the endpoint failed, not the request.
