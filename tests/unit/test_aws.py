@@ -23,6 +23,8 @@ from headrace.credentials.aws import (
 )
 from headrace.requests import Secret
 
+#: Named by the CLI, for the session `corp`.
+CACHE = ".aws/sso/cache/ee0bfd2552fbd840c02cc48b6e823320543c450f.json"
 NOW = 1_790_000_000.0
 END = "2026-09-21T14:13:20Z"  # NOW in words, and then some
 
@@ -247,3 +249,46 @@ def test_a_fetch_that_is_cancelled_keeps_what_there_was():
         assert (await cached.get()).secret.reveal() in {"two", first.secret.reveal()}
 
     asyncio.run(go())
+
+
+def sso(folder, *, end="2099-01-01T00:00:00Z", url=""):
+    """The files of a profile of Identity Center, with a login that the CLI keeps."""
+    (folder / ".aws/sso/cache").mkdir(parents=True)
+    (folder / ".aws/config").write_text(
+        "[profile work]\nsso_session = corp\nsso_account_id = 123\nsso_role_name = reader of models\n"
+        "[sso-session corp]\nsso_region = eu-central-1\nsso_start_url = https://corp.example\n"
+    )
+    (folder / CACHE).write_text(json.dumps({"accessToken": "login-canary", "expiresAt": end}))
+    return ProfileSource({"HOME": str(folder), "AWS_ENDPOINT_URL_SSO": url}, "work")
+
+
+def test_a_profile_of_identity_center_uses_the_clis_login(tmp_path):
+    keys = {"accessKeyId": "ASIA1", "secretAccessKey": "s", "sessionToken": "t", "expiration": int(NOW * 1000)}
+    path = "GET /federation/credentials?role_name=reader+of+models&account_id=123"
+    with metadata({path: (200, json.dumps({"roleCredentials": keys}))}) as told:
+        session = fetch(sso(tmp_path, url=told.url))
+    assert session.secret.reveal() == "ASIA1:s:t"
+    assert session.expires == NOW
+    assert ("x-amz-sso_bearer_token", "login-canary") in told.seen[0][1].items()
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "words"),
+    [(401, "login-canary", "answered 401"), (200, "login-canary", "no credentials"), (302, "/", "answered 302")],
+)
+def test_a_portal_that_gives_nothing_is_not_repeated(tmp_path, status, text, words):
+    path = "GET /federation/credentials?role_name=reader+of+models&account_id=123"
+    with metadata({path: (status, text)}) as told:
+        message = refused(sso(tmp_path, url=told.url))
+    assert words in message
+    assert "canary" not in message
+
+
+def test_a_login_that_is_over_or_was_never_there_says_what_to_do(tmp_path):
+    assert "aws sso login" in refused(sso(tmp_path, end="2020-01-01T00:00:00Z"))
+    next((tmp_path / ".aws/sso/cache").iterdir()).unlink()
+    source = ProfileSource({"HOME": str(tmp_path)}, "work")
+    assert "nobody is logged in" in refused(source)
+    elsewhere = ProfileSource({"HOME": str(tmp_path), "AWS_ENDPOINT_URL_SSO": "http://portal.example"}, "work")
+    (tmp_path / CACHE).write_text(json.dumps({"accessToken": "login-canary", "expiresAt": "2099-01-01T00:00:00Z"}))
+    assert "https" in refused(elsewhere)

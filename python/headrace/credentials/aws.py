@@ -1,5 +1,8 @@
 """Where AWS credentials come from: the environment, a profile of the AWS files, a container's or instance's metadata.
 
+A profile of IAM Identity Center (`sso_session`) uses the login that the AWS CLI keeps, and never renews it: that is the
+CLI's own, and two who exchange one refresh token lose it.
+
 1. A source gives a `Session`: a secret in the form that `headrace.providers.bedrock` takes, and when it ends.
 2. Metadata is asked over plain http, so only of addresses that no packet leaves the machine for: loopback, and the
    link-local ones that AWS documents. Anything else must be https. No redirect is followed and no proxy is asked.
@@ -13,13 +16,15 @@ Never here: signing, the choice of a credential.
 from __future__ import annotations
 
 import configparser
+import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import anyio
 
@@ -49,6 +54,10 @@ LATE_S: Final = 30.0
 TOKEN_LIFE_S: Final = 21_600
 #: Seconds that one request to a metadata service may take. It is on this machine, or the next one.
 PATIENCE_S: Final = 2.0
+#: The same for Identity Center's portal, which is far.
+PORTAL_S: Final = 10.0
+_PORTAL: Final = "IAM Identity Center"
+_REGION: Final = re.compile(r"[a-z0-9-]{1,40}")
 CONTAINER_HOST: Final = "http://169.254.170.2"
 INSTANCE_HOST: Final = "http://169.254.169.254"
 #: Of containers: ECS, and EKS over both IP versions.
@@ -113,7 +122,7 @@ class EnvironmentSource:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSource:
-    """A profile of the AWS credentials file, or of the configuration file beside it.
+    """A profile of the AWS credentials file, or of the configuration file beside it; with keys, or with `sso_session`.
 
     - `profile`: None: `AWS_PROFILE`, else `default`.
     """
@@ -121,8 +130,8 @@ class ProfileSource:
     environ: Mapping[str, str] = field(repr=False)
     profile: str | None = None
 
-    async def fetch(self, http: httpx.AsyncClient) -> Session:  # noqa: ARG002 - one shape for every source
-        """Read the files. See `AwsSource.fetch`."""
+    async def fetch(self, http: httpx.AsyncClient) -> Session:
+        """Read the files; for a role of Identity Center, ask its portal. See `AwsSource.fetch`."""
         name = self.profile or self.environ.get("AWS_PROFILE") or "default"
         files = self._files(name)
         for path, section in files:
@@ -133,11 +142,37 @@ class ProfileSource:
                     found.get("aws_secret_access_key", ""),
                     found.get("aws_session_token"),
                 )
+            if found.get("sso_account_id"):
+                return await self._of_portal(http, path, found)
         looked = " and ".join(str(path) for path, _ in files)
         raise AwsCredentialsError(f"the profile {name!r} has no aws_access_key_id in {looked}")
 
+    async def _of_portal(self, http: httpx.AsyncClient, path: Path, profile: Mapping[str, str]) -> Session:
+        name = profile.get("sso_session", "")
+        session = await anyio.to_thread.run_sync(_read, path, f"sso-session {name}") if name else profile
+        region, start = session.get("sso_region", ""), session.get("sso_start_url", "")
+        if not _REGION.fullmatch(region) or not (name or start):
+            raise AwsCredentialsError(f"the profile's sso_session has no sso_region in {path}")
+        digest = hashlib.sha1((name or start).encode(), usedforsecurity=False).hexdigest()
+        cache = self._folder() / "sso" / "cache" / f"{digest}.json"
+        login = await anyio.to_thread.run_sync(_login, cache)
+        base = self.environ.get("AWS_ENDPOINT_URL_SSO") or f"https://portal.sso.{region}.amazonaws.com"
+        _near(base)
+        asked = {"role_name": profile.get("sso_role_name", ""), "account_id": profile["sso_account_id"]}
+        url = f"{base.rstrip('/')}/federation/credentials?{urlencode(asked)}"
+        text = await _ask(http, "GET", url, {"x-amz-sso_bearer_token": login}, whom=_PORTAL, patience=PORTAL_S)
+        try:
+            keys = json.loads(text)["roleCredentials"]
+            end = float(keys["expiration"]) / 1000
+            return _session(keys["accessKeyId"], keys["secretAccessKey"], keys["sessionToken"], end)
+        except (ValueError, KeyError, TypeError):
+            raise AwsCredentialsError(f"{_PORTAL} gave no credentials") from None
+
+    def _folder(self) -> Path:
+        return Path(self.environ.get("HOME") or "~").expanduser() / ".aws"
+
     def _files(self, name: str) -> tuple[tuple[Path, str], ...]:
-        folder = Path(self.environ.get("HOME") or "~").expanduser() / ".aws"
+        folder = self._folder()
         return (
             (Path(self.environ.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials"), name),
             (Path(self.environ.get("AWS_CONFIG_FILE") or folder / "config"), _section(name)),
@@ -158,6 +193,20 @@ def _read(path: Path, section: str) -> dict[str, str]:
         # The message of a parser quotes the line, which may be a key's.
         raise AwsCredentialsError(f"{path} cannot be read ({type(error).__name__})") from None
     return {name: value.strip() for name, value in parser.items(section)} if parser.has_section(section) else {}
+
+
+def _login(cache: Path) -> str:
+    """Read the token of a login that the AWS CLI keeps."""
+    try:
+        kept = json.loads(cache.read_text(encoding="utf-8"))
+        token, end = kept["accessToken"], datetime.fromisoformat(kept["expiresAt"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise AwsCredentialsError(f"nobody is logged in at {_PORTAL}: `aws sso login`") from None
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+        raise AwsCredentialsError("the login's token is no header's value")
+    if end.tzinfo is None or end <= datetime.now(end.tzinfo):
+        raise AwsCredentialsError(f"the login at {_PORTAL} is over: `aws sso login`")
+    return token
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +282,23 @@ def _near(url: str) -> None:
         raise AwsCredentialsError("a metadata service is https, or on this machine or its link")
 
 
-async def _ask(http: httpx.AsyncClient, method: str, url: str, headers: dict[str, str]) -> str:
+async def _ask(
+    http: httpx.AsyncClient,
+    method: str,
+    url: str,
+    headers: dict[str, str],
+    *,
+    whom: str = "the metadata service",
+    patience: float = PATIENCE_S,
+) -> str:
     import httpx
 
     try:
-        response = await http.request(method, url, headers=headers, timeout=PATIENCE_S, follow_redirects=False)
+        response = await http.request(method, url, headers=headers, timeout=patience, follow_redirects=False)
     except httpx.HTTPError as error:
-        raise AwsCredentialsError(f"the metadata service did not answer ({type(error).__name__})") from None
+        raise AwsCredentialsError(f"{whom} did not answer ({type(error).__name__})") from None
     if response.status_code != _OK:
-        raise AwsCredentialsError(f"the metadata service answered {response.status_code}")
+        raise AwsCredentialsError(f"{whom} answered {response.status_code}")
     return response.text
 
 
