@@ -16,7 +16,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import isfinite
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 __all__ = [
     "Audio",
@@ -106,17 +106,24 @@ class Reasoning:
     extra: Extra = field(default_factory=dict)
 
 
+class _Attach(Protocol):
+    """What a continuation's event says of its place: `headrace.Attach`."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Continuation:
     """What a provider gave to be given back: opaque, and only to the same family and provider row.
 
-    - `attach`: `{"to": "reasoning" | "call" | "text" | "response", "index": n}` as the event said it.
+    - `attach`: the event's own, or the same as a mapping:
+      `{"to": "reasoning" | "call" | "text" | "response", "index": n}`.
     """
 
     family: str
     form: Literal["signature", "redacted", "encrypted", "thought_signature", "details"]
     data: str = field(repr=False)
-    attach: Mapping[str, Any] | None = None
+    attach: _Attach | Mapping[str, Any] | None = None
     provider: str | None = None
     extra: Extra = field(default_factory=dict)
 
@@ -300,7 +307,7 @@ def _plain(value: Any, path: str, fragment: Any, loads: Any) -> dict[str, Any]:
         elif (types := _MEMBERS.get(name)) is None:
             if isinstance(item, float) and not isfinite(item):
                 raise ValueError(f"{at}: {item} is no number that JSON can carry; give a finite one or None")
-            out[name] = dict(item) if isinstance(item, Mapping) else item
+            out[name] = dict(item) if isinstance(item, Mapping) else item.to_dict() if name == "attach" else item
         elif name in _SINGLE:
             out[name] = _plain(_checked(item, types, at), at, fragment, loads)
         else:

@@ -15,7 +15,18 @@ from typing import Any
 import pytest
 
 from headrace import Decoder, Encoder, Translation, translate_request
-from tests.support.loops import CLIENTS, PROVIDERS, RESULTS, TOOLS, Provider, Turn, hidden
+from headrace.messages import (
+    Continuation,
+    Message,
+    ModelRequest,
+    Options,
+    Reasoning,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from tests.support.loops import ASKED, CLIENTS, PROVIDERS, RESULTS, TOOLS, Provider, Turn, hidden
 from tests.support.sdks import Replay, replay
 
 DIFFERENCES = pathlib.Path(__file__).with_name("tool_loops.json")
@@ -39,7 +50,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "ollama_chat": {"tools": FUNCTIONS, "think": True},
 }
-PAIRS = [(client, provider) for client in CLIENTS for provider in PROVIDERS]
+SOURCES = (*CLIENTS, "headrace")
+PAIRS = [(client, provider) for client in SOURCES for provider in PROVIDERS]
 NO_PLACE = ("ollama_chat",)
 """Clients whose protocol has nowhere to keep a state."""
 
@@ -58,13 +70,14 @@ def bodies(server):
 
 def asked_again(server: Replay, client: str, name: str) -> tuple[bytes, list[str]]:
     provider = PROVIDERS[name]
-    turn = CLIENTS[client][1]
     if verbatim(client, name):
         server.answer(provider.answer, provider.content_type)
-        return body_of(client, turn(server)), []
+        return body_of(client, CLIENTS[client][1](server)), []
     decoder = Decoder(provider.protocol, headers=[("content-type", provider.content_type)], provider="acme")
     events = decoder.feed(provider.answer) + decoder.finish("eof")
     assert events[-1].type == "model.finished"
+    if client == "headrace":
+        return library_turn(events), []
     encoder = Encoder(
         client,
         model="m",
@@ -76,7 +89,37 @@ def asked_again(server: Replay, client: str, name: str) -> tuple[bytes, list[str
     )
     told = encoder.feed(events) + encoder.finish()
     server.answer(told, "application/x-ndjson" if client == "ollama_chat" else "text/event-stream")
-    return body_of(client, turn(server)), [loss.path for loss in encoder.losses]
+    return body_of(client, CLIENTS[client][1](server)), [loss.path for loss in encoder.losses]
+
+
+def library_turn(events: list[Any]) -> bytes:
+    """The second turn of a program that uses the library: each event as its part, in their order."""
+    parts: list[Any] = []
+    for event in events:
+        match event.type:
+            case "model.reasoning_delta" if parts and isinstance(parts[-1], Reasoning):
+                parts[-1] = Reasoning(parts[-1].text + event.text, event.kind)
+            case "model.reasoning_delta":
+                parts.append(Reasoning(event.text, event.kind))
+            case "model.continuation":
+                parts.append(Continuation(event.family, event.form, event.data, event.attach, "acme"))
+            case "model.text_delta":
+                parts.append(Text(event.text))
+            case "tool_intent.proposed":
+                call_id = event.provider_call_id or f"call_{event.call}"
+                parts.append(ToolCall(call_id, event.tool_name, event.raw_input_text))
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    results = [
+        Message("tool", (ToolResult(call.call_id, (Text(result),)),))
+        for call, result in zip(calls, RESULTS, strict=True)
+    ]
+    request = ModelRequest(
+        model="m",
+        messages=(Message.user(ASKED), Message("assistant", tuple(parts)), *results),
+        tools=tuple(Tool(name, raw_schema=json.dumps(SCHEMA)) for name in TOOLS),
+        options=Options(max_output_tokens=4096, reasoning_effort="low"),
+    )
+    return request.to_json()
 
 
 def verbatim(client: str, name: str) -> bool:
@@ -142,7 +185,7 @@ def test_the_second_request_is_what_the_vendors_sdk_would_send(server, bodies):
     for name, provider in PROVIDERS.items():
         server.answer(provider.answer, provider.content_type)
         theirs = provider.second(server)
-        for client in CLIENTS:
+        for client in SOURCES:
             made = second(bodies[client, name][0], client, provider, "acme")
             for path, values in differing(plain(conversation(json.loads(made.body))), plain(theirs)).items():
                 rows = {(c, name, path) for c in (client, "*")} & allowed.keys()
@@ -195,7 +238,7 @@ def test_no_other_family_ever_sees_a_state(client, name, bodies):
 def test_a_conversation_that_grows_keeps_the_bytes_of_its_earlier_part(client, name, bodies):
     """Turn by turn, after what the provider answered: its cache finds the same beginning."""
     provider, body = PROVIDERS[name], json.loads(bodies[client, name][0])
-    key = CLIENTS[client][0]
+    key = "messages" if client == "headrace" else CLIENTS[client][0]
     first = body[key]
     made = [
         second(json.dumps(body | {key: (first * 2)[:cut]}).encode(), client, provider, "acme").body
