@@ -41,7 +41,7 @@ from headrace.requests import (
 )
 from headrace.resolver import Resolver, compile_rows
 from headrace.routes import Hop, Prepare, Ready, RouteAttempts, Rule
-from headrace.selectors import Pattern, Route, parse
+from headrace.selectors import Pattern, Route, parse, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -453,7 +453,7 @@ class Gateway:
         if isinstance(call, Refusal):
             return call
         if key is not None and not key.may_ask(call.selector):
-            return _not_allowed(call.selector)
+            return _not_allowed(call.selector, key)
         found = self._call(call, request, key)
         return found.answer() if isinstance(found, calls.Own) else found
 
@@ -582,7 +582,7 @@ class Gateway:
         if key is None:
             return None
         if request.model and not key.may_ask(request.model):
-            return _not_allowed(request.model)
+            return _not_allowed(request.model, key)
         # With several keys, one could read what another's conversation holds, by its id.
         refs = request.state_refs if several else ()
         if refs and not (refs == (_PREVIOUS,) and (key.id, request.previous_response_id) in self._answers):
@@ -661,8 +661,10 @@ def _limits(key: Key) -> KeyLimits | None:
     )
 
 
-def _not_allowed(name: str) -> Refusal:
-    return Refusal(status=403, code="model_not_allowed", message=f"this key may not ask for {name!r}", param="model")
+def _not_allowed(name: str, key: GatewayKey) -> Refusal:
+    what = f"this key may not ask for {name!r}" if name else "this key may not leave the model to the gateway"
+    message = f"{what}; it may ask for: {some_of(map(str, key.models))}"
+    return Refusal(status=403, code="model_not_allowed", message=message, param="model")
 
 
 def _in_words_of(client: str, refusal: Refusal) -> Refusal:

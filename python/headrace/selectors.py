@@ -35,6 +35,7 @@ __all__ = [
     "check_names",
     "explicit_fault",
     "parse",
+    "some_of",
 ]
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -224,13 +225,13 @@ class Names:
             return Route(selector.provider, selector.model, CAPABILITY_OF[profile.name], text)
         return Unresolved(
             "model_binding_not_configured",
-            f"model: nothing is bound to the profile {text!r}; bound here: {_listed(bindings)}",
+            f"model: nothing is bound to the profile {text!r}; bound here: {some_of(bindings)}",
         )
 
     def _unknown(self, name: str, bindings: Mapping[str, str]) -> Unresolved:
         names = [*self._exact, *(str(pattern) for pattern, _ in self._patterns), *bindings]
         names += [f"{provider}/MODEL" for provider in sorted(self._providers)]
-        return Unresolved("unknown_model_selector", f"no model {name!r} is known here; known: {_listed(names)}")
+        return Unresolved("unknown_model_selector", f"no model {name!r} is known here; known: {some_of(names)}")
 
 
 def _plain(bindings: Mapping[str, str]) -> dict[str, str]:
@@ -238,7 +239,8 @@ def _plain(bindings: Mapping[str, str]) -> dict[str, str]:
     return {str(parse(name) or name): target for name, target in bindings.items()}
 
 
-def _listed(names: Iterable[str]) -> str:
+def some_of(names: Iterable[str]) -> str:
+    """Name those that there are, for a client whose own leads nowhere; of many the first."""
     every = list(names)
     more = len(every) - TOLD_NAMES
     return (", ".join(every[:TOLD_NAMES]) or "none") + (f", and {more} more" if more > 0 else "")

@@ -209,5 +209,5 @@ def test_a_changed_file_is_taken_and_a_bad_one_refused(start, tmp_path):
         assert far.keys() == ["Bearer sk-up-2"]
         path.write_text(row(far.url, 2) + '[models]\nnew = "nobody/m"\n')
         near.line("refused, the old one stays")
-        assert near.line("headrace.toml:").endswith("models.new: no provider 'nobody'")
+        assert near.line("headrace.toml:").endswith("models.new: no provider 'nobody'; known: acme")
         assert near.ask(CHAT, {**ASK, "model": "new"})[0] == 200

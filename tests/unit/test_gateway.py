@@ -138,6 +138,7 @@ def test_a_key_for_some_models_is_403_for_others():
     of = gateway(TEXT + TWO_KEYS, ENVIRON)
     no = of.decide(FakeRequest(model="acme/m", sent={"x-api-key": "sk-team-b"}))
     assert (no.status, no.code, no.param) == (403, "model_not_allowed", "model")
+    assert no.message == "this key may not ask for 'acme/m'; it may ask for: mock-*"
     assert isinstance(of.decide(FakeRequest(model="mock-fast", sent={"x-api-key": "sk-team-b"})), Plan)
 
 
