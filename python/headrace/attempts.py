@@ -33,6 +33,7 @@ from headrace.requests import (
     Refusal,
     Secret,
     SigV4,
+    quick,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def backoff(round_: int, random: Random, *, base: float = BACKOFF_BASE_S, cap: f
     return random() * min(cap, base * 2.0 ** min(round_, 32))
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
     """What became of one attempt, for the ledger. Holds no secret.

@@ -4,7 +4,9 @@
    `AttemptSpec` or a `Refusal`; `Gateway.read(gathered)` with an `Answer` or a `Refusal`;
    `Gateway.settle(settlement)` with nothing. Each runs once per request or
    once per failed attempt, never per chunk.
-2. Values are frozen. A secret stands only in `AttemptSpec.headers`, whose repr is withheld.
+2. Values are frozen; those of which every request makes one (`PreparedRequest`, `AttemptSpec`, `Plan`) only to a type
+   checker, for to make a frozen object takes three times as long. A secret stands only in `AttemptSpec.headers`, whose
+   repr is withheld.
 3. `Failure` and `Settlement` show what the native handles of the same shape carry; policy code reads
    their attributes and cannot tell the two apart, so that tests need no socket.
 
@@ -16,7 +18,7 @@ No I/O, no provider's field names.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -52,6 +54,16 @@ __all__ = [
 T = TypeVar("T")
 Deferred: TypeAlias = T | Coroutine[Any, Any, T]
 """A value, or a coroutine for it: the caller takes the value at once and makes a task only where there is none yet."""
+
+
+def quick(cls: type[T]) -> type[T]:
+    """Let the values of a frozen dataclass be made like those of a plain one; they are not guarded then."""
+    given = fields(cls)  # type: ignore[arg-type]  # it is one
+    made = [(one.name, Any, field(default=one.default, kw_only=one.kw_only)) for one in given]
+    cls.__init__ = make_dataclass(cls.__name__, made).__init__  # type: ignore[misc, method-assign]
+    del cls.__setattr__, cls.__delattr__
+    return cls
+
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 ClientProtocol = Literal["openai_chat", "openai_responses", "anthropic_messages", "google_gemini", "ollama_chat"]
@@ -283,6 +295,7 @@ class SigV4:
         return f"SigV4({self.region}/{self.service})"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PreparedRequest:
     """A request to a provider before it is authorised: no secret is in it."""
@@ -312,6 +325,7 @@ class PreparedRequest:
         return f"PreparedRequest({self.method} {_site(self.url)}, {self.protocol})"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AttemptSpec:
     """One attempt, ready to send. Holds no credential id."""
@@ -360,6 +374,7 @@ class Hedge:
     spec: AttemptSpec
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What `decide` gives for a request that goes to a provider."""
