@@ -337,8 +337,8 @@ fn message_of(
 }
 
 fn payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, template: &mut Template, out: &mut Out<'_>) {
-    if let Some(text) = template.fit(data, name) {
-        return normalizer.again(text, out);
+    if let Some((text, kept)) = template.fit(data, name) {
+        return normalizer.again(text, kept, out);
     }
     if data.first() == Some(&b'{') && normalizer.value(data, name, out).is_ok() {
         return template.learn(data, name, normalizer.steady());

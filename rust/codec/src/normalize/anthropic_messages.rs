@@ -116,7 +116,7 @@ impl Normalize for AnthropicMessages {
         self.steady.as_ref().map(|(_, steady)| steady)
     }
 
-    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+    fn again(&mut self, text: Literal<'_>, _kept: &[u8], out: &mut Out<'_>) {
         match self.steady {
             Some((Again::Text(key), _)) => out.text(key, text.into()),
             Some((Again::Thinking(key), _)) => out.reasoning(key, ReasoningKind::Raw, text.into()),

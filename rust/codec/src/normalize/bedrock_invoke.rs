@@ -10,8 +10,7 @@
 
 mod plain;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 
 use super::Normalize;
 use super::anthropic_messages::AnthropicMessages;
@@ -119,8 +118,8 @@ impl BedrockInvoke {
             return events(json, converse, out);
         }
         let normalizer = format.get();
-        if let Some(text) = self.template.fit(json, b"") {
-            normalizer.again(text, out);
+        if let Some((text, kept)) = self.template.fit(json, b"") {
+            normalizer.again(text, kept, out);
             return Ok(());
         }
         let read = normalizer.value(json, b"", out);
@@ -153,8 +152,26 @@ fn events(json: &[u8], converse: &mut BedrockConverse, out: &mut Out<'_>) -> Sca
     Ok(())
 }
 
+/// The text of `bytes` in a chunk as the service writes it: nothing else is there, but for letters and digits as padding.
+/// Whether it is base64, and then a string without escapes, the caller finds out.
+fn usual(json: &[u8]) -> Option<&[u8]> {
+    let rest = json.strip_prefix(b"{\"bytes\":\"")?;
+    let (text, rest) = rest.split_at(memchr::memchr(b'"', rest)?);
+    if rest == b"\"}" {
+        return Some(text);
+    }
+    let padding = rest.strip_prefix(b"\",\"p\":\"")?.strip_suffix(b"\"}")?;
+    padding.iter().all(u8::is_ascii_alphanumeric).then_some(text)
+}
+
 /// Appends the bytes that a chunk holds; false where it holds none.
 fn bytes(json: &[u8], out: &mut Vec<u8>) -> Scan<bool> {
+    if let Some(text) = usual(json)
+        && STANDARD.decode_append(text, out).is_ok()
+    {
+        return Ok(true);
+    }
+    out.clear();
     let mut s = Scanner::new(json);
     let mut members = s.object()?;
     let mut text = None;
@@ -167,8 +184,45 @@ fn bytes(json: &[u8], out: &mut Vec<u8>) -> Scan<bool> {
     }
     s.end()?;
     let Some(text) = text else { return Ok(false) };
-    match STANDARD.decode_vec(&*text.bytes(), out) {
+    match STANDARD.decode_append(&*text.bytes(), out) {
         Ok(()) => Ok(true),
         Err(_) => Err(Malformed { at: 0, what: "base64" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_form_and_any_other_hold_the_same_bytes() {
+        for (json, held) in [
+            (r#"{"bytes":"eyJhIjoxfQ=="}"#, &b"{\"a\":1}"[..]),
+            (r#"{"bytes":"eyJhIjoxfQ==","p":"abcXYZ09"}"#, b"{\"a\":1}"),
+            (r#"{"bytes":"eyJhIjoxfQ==","p":"a\u0062"}"#, b"{\"a\":1}"),
+            (r#"{ "p":"ab", "bytes":"eyJhIjoxfQ==" }"#, b"{\"a\":1}"),
+            (r#"{"bytes":"\/\/79"}"#, b"\xff\xfe\xfd"),
+            (r#"{"bytes":""}"#, b""),
+        ] {
+            let mut out = Vec::new();
+            assert_eq!((bytes(json.as_bytes(), &mut out), &out[..]), (Ok(true), held), "{json}");
+        }
+        assert_eq!(bytes(br#"{"p":"abc"}"#, &mut Vec::new()), Ok(false));
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_refused_in_either_form() {
+        for json in [
+            r#"{"bytes":"eyJhIjoxfQ="}"#,
+            r#"{"bytes":"eyJhIjoxfQ"}"#,
+            r#"{"bytes":"eyJhIjoxfR=="}"#,
+            r#"{"bytes":"eyJh IjoxfQ=="}"#,
+            r#"{"bytes":"eyJhIjoxfQ==","p":"a"b"}"#,
+            r#"{"bytes":"eyJhIjoxfQ==","p":"ab"}}"#,
+            r#"{"bytes":"eyJhIjoxfQ==""#,
+            r#"{"bytes":"eyJhIjoxfQ=="#,
+        ] {
+            assert!(bytes(json.as_bytes(), &mut Vec::new()).is_err(), "{json}");
+        }
     }
 }

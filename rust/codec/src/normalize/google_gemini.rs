@@ -20,6 +20,7 @@ mod read;
 use std::collections::HashSet;
 
 use super::out::{Counts, Known, Out, Piece, Started};
+use super::template::{Ignored, Steady};
 use super::{Ending, Normalize, finish};
 use crate::error::ErrorKind;
 use crate::event::{AttachTo, CallKind, ContinuationForm, FinishReason, HostedPhase, ReasoningKind};
@@ -27,7 +28,7 @@ use crate::json::Scan;
 use crate::offsets::Offsets;
 use crate::text::{Literal, Text};
 use partial::Arguments;
-use read::{Call, Candidate, Frame, Grounding, Holds, Part, Source};
+use read::{Call, Candidate, Frame, Grounding, Holds, Part, Source, Tokens};
 
 /// The state of one response.
 #[derive(Debug, Default)]
@@ -44,17 +45,44 @@ pub struct GoogleGemini {
     finish: Option<String>,
     finish_message: Option<String>,
     blocked: Option<String>,
+    steady: Option<(Again, Steady)>,
+}
+
+/// What a steady chunk did with its text: in the block that is open.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Text(u64),
+    Thought(u64),
 }
 
 impl Normalize for GoogleGemini {
     fn value(&mut self, json: &[u8], name: &[u8], out: &mut Out<'_>) -> Scan<()> {
         let frame = read::frame(json)?;
+        self.steady = None;
         if frame.has_error || name == b"error" {
             out.provider_error(json);
         } else {
             self.chunk(&frame, out);
+            self.steady = self.steadiness(json, &frame, out);
         }
         Ok(())
+    }
+
+    fn steady(&self) -> Option<&Steady> {
+        self.steady.as_ref().map(|(_, steady)| steady)
+    }
+
+    fn again(&mut self, text: Literal<'_>, kept: &[u8], out: &mut Out<'_>) {
+        if read::has_counts(kept) {
+            out.usage_unread(kept, counts_in);
+        } else if let Some(counts) = counts_in(kept) {
+            out.usage(counts, kept);
+        }
+        match self.steady {
+            Some((Again::Thought(key), _)) => out.reasoning(key, ReasoningKind::Summary, text.into()),
+            Some((Again::Text(key), _)) => self.speak(key, text, out),
+            None => {}
+        }
     }
 
     fn whole(&mut self, json: &[u8], out: &mut Out<'_>) -> Scan<()> {
@@ -88,14 +116,9 @@ impl GoogleGemini {
         if out.started(frame.model.map(Text::from), frame.id.map(Text::from)) == Started::Other {
             return out.interrupted("another response began inside this one");
         }
-        if let Some(tokens) = frame.usage.as_ref().filter(|t| t.counts) {
-            let counts = Counts {
-                input: Some(tokens.prompt.unwrap_or(0) + tokens.tool_use.unwrap_or(0)),
-                output: Some(tokens.candidates.unwrap_or(0) + tokens.thoughts.unwrap_or(0)),
-                cached_input: tokens.cached,
-                cache_write: None,
-                reasoning: tokens.thoughts,
-            };
+        if let Some(tokens) = &frame.usage
+            && let Some(counts) = counts(tokens)
+        {
             out.usage(counts, tokens.raw);
         }
         if let Some(reason) = frame.block {
@@ -187,8 +210,7 @@ impl GoogleGemini {
         if part.thought {
             out.reasoning(key, ReasoningKind::Summary, text.into());
         } else {
-            self.offsets.push(text.into());
-            out.text(key, text.into());
+            self.speak(key, text, out);
         }
         if let Some(signature) = part.signature {
             let to = if part.thought { AttachTo::Reasoning } else { AttachTo::Text };
@@ -196,6 +218,39 @@ impl GoogleGemini {
             let at = out.index(key);
             out.continuation(ContinuationForm::ThoughtSignature, signature.into(), to, at);
         }
+    }
+
+    fn speak(&mut self, key: u64, text: Literal<'_>, out: &mut Out<'_>) {
+        self.offsets.push(text.into());
+        out.text(key, text.into());
+    }
+
+    /// Whether the chunk, which was acted on, did nothing but give out one text, and tell the counts.
+    fn steadiness(&self, json: &[u8], frame: &Frame<'_>, out: &Out<'_>) -> Option<(Again, Steady)> {
+        let Frame { has_error: false, candidate: Some(candidate), usage, block: None, .. } = frame else { return None };
+        let Candidate {
+            parts,
+            excess: false,
+            finish: None,
+            finish_message: None,
+            grounding: None,
+            citations,
+            urls: None,
+        } = candidate
+        else {
+            return None;
+        };
+        let [Part { thought, signature: None, holds: Holds::Text(text), .. }] = &parts[..] else { return None };
+        if text.raw.is_empty() || !citations.is_empty() || out.is_done() {
+            return None;
+        }
+        let again = match self.open? {
+            (true, key) if *thought => Again::Thought(key),
+            (false, key) if !thought => Again::Text(key),
+            _ => return None,
+        };
+        let steady = Steady::new(json, *text, Ignored::default());
+        Some((again, usage.as_ref().map_or(steady, |tokens| steady.keeping(json, tokens.raw))))
     }
 
     fn close(&mut self, out: &mut Out<'_>) {
@@ -266,6 +321,20 @@ impl GoogleGemini {
         let (start, end) = (self.offsets.code_points(start)?, self.offsets.code_points(end)?);
         (start <= end).then(|| start.checked_sub(from).zip(end.checked_sub(from)))?
     }
+}
+
+fn counts(tokens: &Tokens<'_>) -> Option<Counts> {
+    tokens.counts.then(|| Counts {
+        input: Some(tokens.prompt.unwrap_or(0) + tokens.tool_use.unwrap_or(0)),
+        output: Some(tokens.candidates.unwrap_or(0) + tokens.thoughts.unwrap_or(0)),
+        cached_input: tokens.cached,
+        cache_write: None,
+        reasoning: tokens.thoughts,
+    })
+}
+
+fn counts_in(usage: &[u8]) -> Option<Counts> {
+    counts(&read::usage(usage).ok()??)
 }
 
 fn text(literal: Option<Literal<'_>>) -> Option<Text<'_>> {

@@ -26,7 +26,7 @@ pub mod template;
 pub mod text;
 mod think;
 
-pub use out::{About, Counts, Known, Out, Piece, Response, Started};
+pub use out::{About, Counts, Known, Out, Piece, Reader, Response, Started};
 
 use crate::error::ErrorKind;
 use crate::event::FinishReason;
@@ -50,9 +50,10 @@ pub trait Normalize {
         None
     }
 
-    /// Does again what the steady payload did, with another text. Called only after [`Normalize::steady`] said what.
-    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
-        let _ = (text, out);
+    /// Does again what the steady payload did, with another text and another value in the place that is kept (empty where
+    /// none is). Called only after [`Normalize::steady`] said what.
+    fn again(&mut self, text: Literal<'_>, kept: &[u8], out: &mut Out<'_>) {
+        let _ = (text, kept, out);
     }
 
     /// Reads a whole JSON body (an answer without streaming, or an error with status 200): one object. Same promise

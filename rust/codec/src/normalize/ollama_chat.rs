@@ -111,7 +111,7 @@ impl Normalize for OllamaChat {
         self.steady.as_ref().map(|(_, steady)| steady)
     }
 
-    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+    fn again(&mut self, text: Literal<'_>, _kept: &[u8], out: &mut Out<'_>) {
         match self.steady {
             Some((Again::Text, _)) => self.content.give(text, out),
             Some((Again::Thinking, _)) => out.reasoning(REASONING, ReasoningKind::Raw, Text::Literal(text)),

@@ -175,7 +175,7 @@ impl Normalize for OpenaiResponses {
         self.steady.as_ref()
     }
 
-    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+    fn again(&mut self, text: Literal<'_>, _kept: &[u8], out: &mut Out<'_>) {
         match self.again {
             Some(Again::Part(key)) => self.parts.delta(key, text, out),
             Some(Again::Call(call)) => out.call_piece(call, &Piece { text: Some(text.into()), ..Piece::default() }),

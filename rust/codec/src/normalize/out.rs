@@ -107,6 +107,9 @@ pub struct About {
     pub model: Option<String>,
 }
 
+/// Reads the counts out of a family's usage object.
+pub type Reader = fn(&[u8]) -> Option<Counts>;
+
 /// What a response remembers.
 #[derive(Debug)]
 pub struct Response {
@@ -123,6 +126,8 @@ pub struct Response {
     calls: Calls,
     usage: Option<Counts>,
     usage_raw: Vec<u8>,
+    /// Reads `usage_raw`, where that has not been done.
+    usage_reader: Option<Reader>,
     /// Of the frame being read.
     mark: FrameMark,
     scratch: String,
@@ -153,6 +158,7 @@ impl Response {
             calls: Calls::default(),
             usage: None,
             usage_raw: Vec::new(),
+            usage_reader: None,
             mark: FrameMark::Plain,
             scratch: String::new(),
         }
@@ -420,6 +426,14 @@ impl Out<'_> {
     /// Keeps a usage; the last one counts and goes out before the terminal (rule R12). `raw` is JSON.
     pub fn usage(&mut self, counts: Counts, raw: &[u8]) {
         self.response.usage = Some(counts.believed());
+        self.response.usage_reader = None;
+        self.response.usage_raw.clear();
+        self.response.usage_raw.extend_from_slice(raw);
+    }
+
+    /// As [`Out::usage`], for counts that the next chunk repeats: only the last ones are read. `raw` holds some for certain.
+    pub fn usage_unread(&mut self, raw: &[u8], reader: Reader) {
+        self.response.usage_reader = Some(reader);
         self.response.usage_raw.clear();
         self.response.usage_raw.extend_from_slice(raw);
     }
@@ -551,7 +565,10 @@ impl Out<'_> {
     }
 
     fn give_usage(&mut self) {
-        let Response { usage, usage_raw, tally, .. } = &mut *self.response;
+        let Response { usage, usage_raw, usage_reader, tally, .. } = &mut *self.response;
+        if let Some(reader) = usage_reader.take() {
+            *usage = reader(usage_raw).map(Counts::believed);
+        }
         let Some(counts) = usage.take() else { return };
         let event = Event::Usage(Usage {
             input_tokens: counts.input,

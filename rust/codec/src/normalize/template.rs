@@ -1,9 +1,11 @@
 //! Frame templates: a stream repeats one frame with another text in it, and most of the rest need not be read again.
 //!
 //! 1. A payload that was read the general way, and whose only effect was to give one text out, is kept as a [`Template`]:
-//!    its bytes, the place of that text, and of values that the reading ignores.
-//! 2. The next payload is compared with it byte for byte; only the text and those ignored values that were seen to change are
-//!    read, as strictly as ever. Where all agrees, the normaliser is told to do the same with the new text.
+//!    its bytes, the place of that text, and of values that the reading ignores. One more value may be *kept*: the counts
+//!    that some families repeat in every chunk.
+//! 2. The next payload is compared with it byte for byte; only the text, the kept value and those ignored values that were
+//!    seen to change are read, as strictly as ever. Where all agrees, the normaliser is told to do the same with the new text
+//!    and the new kept value, whose bytes it is given.
 //! 3. This is sound because equal bytes lead a deterministic reader to equal acts, an ignored value leads to none, and
 //!    any payload that is read the general way replaces the template or ends it.
 //!
@@ -60,6 +62,7 @@ pub fn place(s: &Scanner<'_>, raw: &[u8]) -> (u32, u32) {
 pub struct Steady {
     /// The inside of the text's literal.
     text: (u32, u32),
+    kept: Option<(u32, u32)>,
     ignored: Ignored,
 }
 
@@ -67,17 +70,34 @@ impl Steady {
     /// `text` lies in `json`.
     #[must_use]
     pub fn new(json: &[u8], text: Literal<'_>, ignored: Ignored) -> Steady {
-        let start = (text.raw.as_ptr() as usize - json.as_ptr() as usize) as u32;
-        Steady { text: (start, start + text.raw.len() as u32), ignored }
+        Steady { text: within(json, text.raw), kept: None, ignored }
     }
+
+    /// The same for a payload with a value that is told anew each time; `raw` lies in `json`.
+    #[must_use]
+    pub fn keeping(self, json: &[u8], raw: &[u8]) -> Steady {
+        Steady { kept: Some(within(json, raw)), ..self }
+    }
+}
+
+fn within(json: &[u8], part: &[u8]) -> (u32, u32) {
+    let start = (part.as_ptr() as usize - json.as_ptr() as usize) as u32;
+    (start, start + part.len() as u32)
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Hole {
     start: u32,
     end: u32,
-    /// The text, of which the place is that of the literal's inside; else a value that is ignored.
-    is_text: bool,
+    holds: Holds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// The place is that of the literal's inside.
+    Text,
+    Kept,
+    Ignored,
 }
 
 /// A payload, with holes.
@@ -96,20 +116,27 @@ pub struct Template {
 }
 
 impl Template {
-    /// The text of `payload`, if it fits. An empty text never does: it may mean something else.
+    /// The text of `payload` and what is kept, if it fits. An empty text never does: it may mean something else.
     #[inline]
     #[must_use]
-    pub fn fit<'a>(&mut self, payload: &'a [u8], name: &[u8]) -> Option<Literal<'a>> {
+    pub fn fit<'a>(&mut self, payload: &'a [u8], name: &[u8]) -> Option<(Literal<'a>, &'a [u8])> {
         if !self.valid {
             return None;
         }
-        let text = self.compare(payload).filter(|text| !text.raw.is_empty() && self.name == name)?;
+        let found = self.compare(payload).filter(|(text, _)| !text.raw.is_empty() && self.is_named(name))?;
         self.misses = 0;
-        Some(text)
+        Some(found)
     }
 
-    fn compare<'a>(&self, payload: &'a [u8]) -> Option<Literal<'a>> {
-        let (mut known, mut at, mut text) = (0, 0, None);
+    #[inline]
+    fn is_named(&self, name: &[u8]) -> bool {
+        // Nothing is compared with nothing: an empty vector's address is none, and a masked load from there, which is how
+        // a library may compare few bytes, costs the processor more than all the rest of a frame.
+        self.name.len() == name.len() && (name.is_empty() || self.name == name)
+    }
+
+    fn compare<'a>(&self, payload: &'a [u8]) -> Option<(Literal<'a>, &'a [u8])> {
+        let (mut known, mut at, mut text, mut kept) = (0, 0, None, &payload[..0]);
         for hole in &self.holes {
             let same = &self.bytes[known..hole.start as usize];
             known = hole.end as usize;
@@ -118,11 +145,18 @@ impl Template {
             }
             at += same.len();
             let mut s = Scanner::at(payload, at);
-            if hole.is_text {
+            if hole.holds == Holds::Text {
                 // The quote before it was just compared.
                 let literal = s.inside().ok()?;
                 at += literal.raw.len();
                 text = Some(literal);
+            } else if hole.holds == Holds::Kept {
+                let learnt = &self.bytes[hole.start as usize..hole.end as usize];
+                kept = match renumbered(learnt, &payload[at..]) {
+                    Some(length) => &payload[at..at + length],
+                    None => s.skip().ok()?,
+                };
+                at += kept.len();
             } else {
                 s.skip().ok()?;
                 at = s.pos();
@@ -130,7 +164,7 @@ impl Template {
         }
         let (rest, same) = (&payload[at..], &self.bytes[known..]);
         let same = rest == same || unpadded(rest).is_some_and(|rest| unpadded(same) == Some(rest));
-        text.filter(|_| same)
+        text.filter(|_| same).map(|text| (text, kept))
     }
 
     /// `payload` was read the general way: keep it if it is steady. A stream whose payloads never repeat is looked at
@@ -154,9 +188,12 @@ impl Template {
         self.holes.clear();
         for i in (0..ignored.count).filter(|&i| self.changing[i]) {
             let (start, end) = ignored.at[i];
-            self.holes.push(Hole { start, end, is_text: false });
+            self.holes.push(Hole { start, end, holds: Holds::Ignored });
         }
-        self.holes.push(Hole { start: steady.text.0, end: steady.text.1, is_text: true });
+        if let Some((start, end)) = steady.kept {
+            self.holes.push(Hole { start, end, holds: Holds::Kept });
+        }
+        self.holes.push(Hole { start: steady.text.0, end: steady.text.1, holds: Holds::Text });
         self.holes.sort_unstable_by_key(|hole| hole.start);
         self.ignored = *ignored;
         self.bytes.clear();
@@ -170,6 +207,44 @@ impl Template {
     pub fn forget(&mut self) {
         self.valid = false;
     }
+}
+
+/// The length of the value that `rest` begins with, where that is `known`, a JSON value, with other whole numbers of no sign
+/// in it: counts, mostly. It is JSON then as well: what is replaced stands alone between signs that end a number, and digits
+/// for digits are as good inside a string. `None` says nothing.
+fn renumbered(known: &[u8], rest: &[u8]) -> Option<usize> {
+    let digits = |bytes: &[u8]| bytes.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (mut i, mut j) = (0, 0);
+    loop {
+        let same = common(&known[i..], &rest[j..]);
+        (i, j) = (i + same, j + same);
+        if i == known.len() {
+            return Some(j);
+        }
+        // Back to where the number begins: what was passed is the same in both.
+        let back = known[..i].iter().rev().take_while(|b| b.is_ascii_digit()).count();
+        (i, j) = (i - back, j - back);
+        let (old, new) = (digits(&known[i..]), digits(&rest[j..]));
+        let begins = matches!(known[..i].last(), Some(b':' | b',' | b'['));
+        let ends = matches!(known.get(i + old), Some(b',' | b'}' | b']')) && known.get(i + old) == rest.get(j + new);
+        if !begins || !ends || old == 0 || new == 0 || new > 1 && rest[j] == b'0' {
+            return None;
+        }
+        (i, j) = (i + old, j + new);
+    }
+}
+
+/// How many bytes two slices have in common at their beginning.
+#[inline]
+fn common(a: &[u8], b: &[u8]) -> usize {
+    let mut at = 0;
+    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
+        if x != y {
+            break;
+        }
+        at += 8;
+    }
+    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
 }
 
 fn value(payload: &[u8], (start, end): (u32, u32)) -> &[u8] {
@@ -215,16 +290,59 @@ mod tests {
     #[test]
     fn what_changed_once_may_change_and_the_rest_may_not() {
         let mut t = learnt(&[r#"{"a":1,"b":"x","t":"one"}"#]);
-        assert!(t.fit(br#"{"a":1,"b":"x","t":"other\n"}"#, b"n").unwrap().is("other\n"));
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"other\n"}"#, b"n").unwrap().0.is("other\n"));
         assert!(t.fit(br#"{"a":2,"b":"x","t":"one"}"#, b"n").is_none());
         let mut t = learnt(&[r#"{"a":1,"b":"x","t":"one"}"#, r#"{"a":22,"b":"x","t":"two"}"#]);
-        assert!(t.fit(br#"{"a":333,"b":"x","t":"three"}"#, b"n").unwrap().is("three"));
+        assert!(t.fit(br#"{"a":333,"b":"x","t":"three"}"#, b"n").unwrap().0.is("three"));
         assert!(t.fit(br#"{"a":333,"b":"y","t":"three"}"#, b"n").is_none());
         // Ignored is ignored, of whatever kind.
-        assert!(t.fit(br#"{"a":[null,{"x":1}],"b":"x","t":"3"}"#, b"n").unwrap().is("3"));
-        assert!(t.fit(br#"{"a":333,"b":"x","t":"3"  }"#, b"n").unwrap().is("3"));
+        assert!(t.fit(br#"{"a":[null,{"x":1}],"b":"x","t":"3"}"#, b"n").unwrap().0.is("3"));
+        assert!(t.fit(br#"{"a":333,"b":"x","t":"3"  }"#, b"n").unwrap().0.is("3"));
         let mut t = learnt(&[r#"{"b":"x","t":"one","a":1}"#, r#"{"b":"xx","t":"","a":1}"#]);
-        assert!(t.fit(br#"{"b":"","t":"3","a":1}"#, b"n").unwrap().is("3"));
+        assert!(t.fit(br#"{"b":"","t":"3","a":1}"#, b"n").unwrap().0.is("3"));
+    }
+
+    #[test]
+    fn what_is_kept_is_given_each_time_and_read_strictly() {
+        let first = br#"{"t":"one","k":{"n":1}}"#;
+        let mut t = Template::default();
+        t.learn(first, b"n", Some(&read(first).keeping(first, &first[15..22])));
+        let (text, kept) = t.fit(br#"{"t":"two","k":{"n":[2,"3"]}}"#, b"n").unwrap();
+        assert!(text.is("two"));
+        assert_eq!(kept, br#"{"n":[2,"3"]}"#);
+        assert!(t.fit(br#"{"t":"two","k":{"n":01}}"#, b"n").is_none());
+        assert!(t.fit(br#"{"t":"two","k":{"n":1},"m":2}"#, b"n").is_none());
+        let mut plain = learnt(&[r#"{"t":"one"}"#]);
+        assert!(plain.fit(br#"{"t":"two"}"#, b"n").unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn a_value_with_other_numbers_is_known_by_its_numbers_alone() {
+        let known = br#"{"a":40,"b":[7,{"c":"x:5,"}],"d":0}"#;
+        let length = |rest: &str| renumbered(known, rest.as_bytes());
+        for same in [
+            r#"{"a":40,"b":[7,{"c":"x:5,"}],"d":0}"#,
+            r#"{"a":4,"b":[123456789,{"c":"x:5,"}],"d":17}"#,
+            r#"{"a":400,"b":[0,{"c":"x:6,"}],"d":9}"#,
+            r#"{"a":50,"b":[77,{"c":"x:55,"}],"d":10}"#,
+        ] {
+            assert_eq!(length(&format!("{same},\"more\":1}}")), Some(same.len()), "{same}");
+            assert_eq!(Scanner::new(same.as_bytes()).skip(), Ok(same.as_bytes()));
+        }
+        for other in [
+            r#"{"a":040,"b":[7,{"c":"x:5,"}],"d":0}"#,
+            r#"{"a":00,"b":[7,{"c":"x:5,"}],"d":0}"#,
+            r#"{"a":-4,"b":[7,{"c":"x:5,"}],"d":0}"#,
+            r#"{"a":4.5,"b":[7,{"c":"x:5,"}],"d":0}"#,
+            r#"{"a":,"b":[7,{"c":"x:5,"}],"d":0}"#,
+            r#"{"a":40,"b":[7,{"c":"y:5,"}],"d":0}"#,
+            r#"{"a":40,"b":[7,{"c":"x:5,"}],"d":0"#,
+            r#"{"a":40,"b":[7,{"c":"x:5,"}],"d":12"#,
+            r#"{"a":40,"b""#,
+            "",
+        ] {
+            assert_eq!(length(other), None, "{other}");
+        }
     }
 
     #[test]

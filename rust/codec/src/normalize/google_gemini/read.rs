@@ -342,6 +342,19 @@ fn tokens<'a>(s: &mut Scanner<'a>, json: &'a [u8]) -> Scan<Option<Tokens<'a>>> {
     Ok(Some(t))
 }
 
+/// A usage object that stands alone.
+pub(super) fn usage(json: &[u8]) -> Scan<Option<Tokens<'_>>> {
+    tokens(&mut Scanner::new(json), json)
+}
+
+/// Whether a usage object holds a count for certain, told from its beginning. `json` is known to be JSON.
+pub(super) fn has_counts(json: &[u8]) -> bool {
+    let Some(rest) = json.strip_prefix(b"{\"promptTokenCount\":") else { return false };
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    // So many digits fit, and what follows makes no fraction of them.
+    (1..=15).contains(&digits) && matches!(rest.get(digits), Some(b',' | b'}'))
+}
+
 fn grounding<'a>(s: &mut Scanner<'a>, excess: &mut bool) -> Scan<Option<Grounding<'a>>> {
     let Some(mut members) = s.object_or_skip()? else { return Ok(None) };
     let mut g = Grounding::default();

@@ -332,7 +332,7 @@ impl Normalize for OpenaiChat {
         self.steady.as_ref().map(|(_, steady)| steady)
     }
 
-    fn again(&mut self, text: Literal<'_>, out: &mut Out<'_>) {
+    fn again(&mut self, text: Literal<'_>, _kept: &[u8], out: &mut Out<'_>) {
         match self.steady {
             Some((Again::Text, _)) => self.text(text, out),
             Some((Again::Reasoning(kind), _)) => self.reasoning(kind, text, out),
