@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(scratch.whole(), (&b"abcdef"[..], None));
         // One piece stays where it is, with its framing around it.
         scratch.raw[..7].copy_from_slice(b"2\r\nab\r\n");
-        (scratch.pieces, scratch.whole_chunks) = (vec![3..5], 7);
+        (scratch.pieces, scratch.whole_chunks) = (std::iter::once(3..5).collect(), 7);
         assert_eq!(scratch.whole(), (&b"ab"[..], Some(&b"2\r\nab\r\n"[..])));
         scratch.raw[..12].copy_from_slice(b"..ab..cde..f");
         (scratch.pieces, scratch.whole_chunks) = (vec![2..4, 6..9, 11..12], 12);
