@@ -17,7 +17,21 @@ import sys
 from benches.measure import Row, machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SUITES = ("codec", "decoder", "library", "paced", "gateway", "leaving", "tools", "log", "store", "start")
+SUITES = (
+    "codec",
+    "decoder",
+    "library",
+    "paced",
+    "gateway",
+    "tls",
+    "bodies",
+    "readers",
+    "leaving",
+    "tools",
+    "log",
+    "store",
+    "start",
+)
 BEGIN, END = "<!-- table: written by `make bench` -->", "<!-- end of table -->"
 
 

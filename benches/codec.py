@@ -27,7 +27,7 @@ def run(rounds: int) -> list[Row]:
             body = pathlib.Path(folder) / f"{name}.sse"
             body.write_bytes(streams.stream(name).body)
             rows += [_row(name, program, body, read, rounds) for read in (0, READ)]
-        for name in streams.FURTHER:
+        for name in (*streams.FURTHER, "bedrock_converse", "bedrock_invoke"):
             path = pathlib.Path(folder) / f"{name}.body"
             path.write_bytes(streams.stream(name).body)
             rows.append(_further(name, program, path, pathlib.Path(folder) / "openai_chat_text.sse", rounds))

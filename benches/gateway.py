@@ -147,29 +147,9 @@ def _measure(subject: Subject, built: pathlib.Path, provider: int, folder: pathl
     with gateway(subject, provider, folder) as (process, port, start):
         time.sleep(1.0)  # memory at idle, not at start: the allocator has settled by then
         figures = {"start": start, "idle": tree_memory(process.pid)}
-        _check(subject, port)
+        check(subject, port)
 
-        def load(kind: str, connections: int, *bound: str) -> tuple[dict[str, Any], float]:
-            body = folder / f"{subject.protocol}-{kind}.json"
-            body.write_bytes(subject.body(kind))
-            before = tree_cpu(process.pid)
-            command = [
-                built / "bench-load",
-                "--port",
-                str(port),
-                "--path",
-                subject.path,
-                "--body",
-                body,
-                "--connections",
-                str(connections),
-            ]
-            done = subprocess.run([*command, *bound], check=True, capture_output=True, text=True)
-            result = json.loads(done.stdout)
-            if result["bad"] or not result["good"]:
-                raise AssertionError(f"{subject.name} answered {kind} wrongly under load: {done.stdout}")
-            return result, tree_cpu(process.pid) - before
-
+        load = Loader(subject, built, folder, process.pid, port).put
         load("fast", 16, "--seconds", "1")
         load("burst", 16, "--seconds", "1")
         for connections in (1, 16, 64):
@@ -184,6 +164,39 @@ def _measure(subject: Subject, built: pathlib.Path, provider: int, folder: pathl
             figures["delay_p50"], figures["delay_p99"] = result["event_us"]["p50"], result["event_us"]["p99"]
         figures["held"] = _held(subject, process.pid, port)
         return figures
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loader:
+    """Puts load on one gateway.
+
+    - `built`: where the load tools are; `folder`: for what they ask.
+    - `pid`, `port`: the gateway's.
+    """
+
+    subject: Subject
+    built: pathlib.Path
+    folder: pathlib.Path
+    pid: int
+    port: int
+
+    def put(self, kind: str, connections: int, *bound: str, body: bytes | None = None) -> tuple[dict[str, Any], float]:
+        """Give what the load generator says, and the CPU seconds of the gateway's process tree.
+
+        - `bound`: how long, in the load generator's words.
+        - `body`: what is asked, where it is not the subject's own.
+        """
+        subject = self.subject
+        asked = self.folder / f"{subject.protocol}-{kind}.json"
+        asked.write_bytes(body or subject.body(kind))
+        before = tree_cpu(self.pid)
+        command = [self.built / "bench-load", "--port", str(self.port), "--path", subject.path, "--body", asked]
+        command += ["--connections", str(connections), *bound]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        result = json.loads(done.stdout)
+        if result["bad"] or not result["good"]:
+            raise AssertionError(f"{subject.name} answered {kind} wrongly under load: {done.stdout}")
+        return result, tree_cpu(self.pid) - before
 
 
 def _held(subject: Subject, pid: int, port: int) -> float:
@@ -206,7 +219,7 @@ def _held(subject: Subject, pid: int, port: int) -> float:
         return (tree_memory(pid) - before) * 1024 / HELD_STREAMS
 
 
-def _check(subject: Subject, port: int) -> None:
+def check(subject: Subject, port: int) -> None:
     """Read one answer of each kind whole and compare what it says."""
     tokens = "".join(f" tok{i:06d}" for i in range(EVENTS))
     for kind, expected in (("fast", COMPLETION), ("burst", tokens)):
@@ -223,24 +236,35 @@ def _check(subject: Subject, port: int) -> None:
 
 @contextlib.contextmanager
 def gateway(
-    subject: Subject, provider: int, folder: pathlib.Path, *, answers: bool = True
+    subject: Subject,
+    provider: int,
+    folder: pathlib.Path,
+    *,
+    answers: bool = True,
+    nginx: str = NGINX,
+    headrace: str = HEADRACE,
+    trusted: pathlib.Path | None = None,
 ) -> Iterator[tuple[subprocess.Popen[bytes], int, float]]:
     """A started gateway, its port, and the seconds from its start to its first answer.
 
     - `answers`: whether the upstream answers a completion; else it is waited for until it listens.
+    - `nginx`, `headrace`: configurations, with places for folder, upstream and port.
+    - `trusted`: the certificate that headrace trusts.
     """
-    port = _free_port()
+    port = free_port()
     here = pathlib.Path(tempfile.mkdtemp(dir=folder))
     if subject.name == "nginx":
         config = here / "nginx.conf"
-        config.write_text(NGINX.format(folder=here, upstream=provider, port=port))
-        command = [_nginx(), "-p", str(here), "-c", str(config)]
+        config.write_text(nginx.format(folder=here, upstream=provider, port=port))
+        command = [nginx_program(), "-p", str(here), "-c", str(config)]
     else:
         config = here / "headrace.toml"
-        config.write_text(HEADRACE.format(upstream=provider, port=port))
+        config.write_text(headrace.format(upstream=provider, port=port))
         command = [str(pathlib.Path(sys.executable).with_name("headrace")), "serve", "--config", str(config)]
     began = time.perf_counter()
     environment = {**os.environ, "XDG_STATE_HOME": str(here)}
+    if trusted is not None:
+        environment["SSL_CERT_FILE"] = str(trusted)
     process = subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not (_answers(subject, port) if answers else _listens(port)):
@@ -291,14 +315,16 @@ def tools() -> pathlib.Path:
     return pathlib.Path(json.loads(target.stdout)["target_directory"]) / "release"
 
 
-def _nginx() -> str:
+def nginx_program() -> str:
+    """Where nginx is."""
     found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/sbin")
     if found is None:
         raise RuntimeError("the gateway benches need nginx as their anchor: apt-get install nginx-light")
     return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
