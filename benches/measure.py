@@ -116,4 +116,8 @@ def machine() -> str:
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
             break
-    return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+    load = os.getloadavg()[2]
+    return (
+        f"{model}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}, "
+        f"load {load:.1f} over the last 15 minutes"
+    )
