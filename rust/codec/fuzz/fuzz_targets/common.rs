@@ -5,8 +5,13 @@ use headrace_codec::event::{At, Event, Protocol, Sink};
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
 
 /// The families that clients speak: they are decoded and encoded.
-pub const FAMILIES: [Protocol; 4] =
-    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::AnthropicMessages, Protocol::GoogleGemini];
+pub const FAMILIES: [Protocol; 5] = [
+    Protocol::OpenaiChat,
+    Protocol::OpenaiResponses,
+    Protocol::AnthropicMessages,
+    Protocol::GoogleGemini,
+    Protocol::OllamaChat,
+];
 
 /// The body, and `N` bytes of choices; `None` for an input that is too short for them.
 pub fn split<const N: usize>(input: &[u8]) -> Option<(&[u8], [u8; N])> {

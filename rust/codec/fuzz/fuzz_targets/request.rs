@@ -12,8 +12,8 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((body, [source])) = common::split(input) else { return };
-    let source = match source % 5 {
-        4 => Source::Headrace,
+    let source = match source % 6 {
+        5 => Source::Headrace,
         n => Source::Protocol(FAMILIES[usize::from(n)]),
     };
     // A dialect, which also its own protocol's bodies are written anew for.

@@ -224,7 +224,13 @@ pub const ROWS: &[Row] = &[
         "url",
         "",
         MEDIA_PATH,
-        [By("images, of an image; else dropped"), Drop("only what is there"), Drop("only text"), To("fileData"), Drop("only text")],
+        [
+            By("images, of an image; else dropped"),
+            Drop("only what is there"),
+            Drop("only text"),
+            To("fileData"),
+            Drop("only text"),
+        ],
     ),
     row(
         MEDIA,

@@ -9,7 +9,13 @@ use headrace_codec::encode::{Encoder, EncoderConfig, Encoding};
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
 use serde_json::{Value, json};
 
-use crate::support::{CLIENTS, config};
+use crate::support::{self, config};
+
+/// Every client protocol.
+const CLIENTS: [Protocol; 5] = {
+    let [a, b, c, d] = support::CLIENTS;
+    [a, b, c, d, Protocol::OllamaChat]
+};
 
 /// What has to survive.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,7 +115,8 @@ fn through(client: Protocol, direct: &Answer, losses: &[String]) -> Answer {
     let mut want = direct.clone();
     let messages = client == Protocol::AnthropicMessages;
     let gemini = client == Protocol::GoogleGemini;
-    if messages || gemini {
+    let ollama = client == Protocol::OllamaChat;
+    if messages || gemini || ollama {
         // Text is text there, and the reason says what it is.
         want.text += &std::mem::take(&mut want.refusal);
         // A custom tool's text stands in an object.
@@ -119,6 +126,7 @@ fn through(client: Protocol, direct: &Answer, losses: &[String]) -> Answer {
     }
     let end = match want.end.as_str() {
         "content_filter" if messages => "refusal",
+        "content_filter" | "refusal" if ollama => "stop",
         // The vendor's own word comes back; another's refusal has none.
         "pause" if gemini && !losses.iter().any(|l| l.ends_with("finish_reason")) => "pause",
         "other" if gemini && !losses.iter().any(|l| l.ends_with("finish_reason")) => "other",
@@ -129,6 +137,10 @@ fn through(client: Protocol, direct: &Answer, losses: &[String]) -> Answer {
         same => same,
     };
     want.end = end.to_owned();
+    if ollama {
+        // No place for anything but what went in and came out.
+        want.usage[2..].fill(None);
+    }
     if gemini {
         // No place for what was written to a cache; a count that is absent beside others is 0 (rule R12).
         want.usage[3] = None;
