@@ -136,11 +136,11 @@ def import_(file: IO[bytes], url: str | None, config: Path | None) -> None:
 def erase(run: str, seqs: Sequence[int], url: str | None, config: Path | None, *, yes: bool) -> None:
     """Take a run's contents away. Its chain still verifies; the run can no longer be resumed."""
     what = f"event {', '.join(map(str, seqs))} of run {run}" if seqs else f"everything that run {run} says"
-    if not yes:
-        click.confirm(f"Erase {what} for ever?", abort=True, err=True)
 
     async def erased(events: EventLog) -> None:
-        await events.info(run)
+        await events.info(run)  # whether there is anything to ask about
+        if not yes:
+            click.confirm(f"Erase {what} for ever?", abort=True, err=True)
         click.echo(f"{await events.erase(run, seqs or None)} erased")
 
     _with_log(erased, url, config)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from headrace.catalogue import ask
-from headrace.config import Config
+from headrace.config import Config, is_loopback
 from headrace.errors import HeadraceError, ProviderError
 from headrace.messages import Message, ModelRequest, Options
 from headrace.requests import AwsKeys, Refusal
@@ -60,6 +61,9 @@ def examine(config: Config, registry: Registry) -> Iterator[Finding]:
     resolver = Resolver(config, rows)
     for row in config.providers:
         yield _row(row, rows[row.id])
+        if row.kind not in BUILT_IN and _is_own(rows[row.id].base_url, config.server.port):
+            told = "stands at the port where `headrace serve` listens; give [server] another, or run one of the two"
+            yield Finding(None, f"provider {row.id}", told)
     for subject in (None, *config.subjects):
         yield from _names(resolver, subject)
     bound = config.bindings
@@ -71,6 +75,11 @@ def examine(config: Config, registry: Registry) -> Iterator[Finding]:
             yield _led(f"default for {capability}", resolver.resolve(None, capability))
     for route in config.routes:
         yield Finding(None, f"route of {route.profile}", f"{' -> '.join(route.to)} on {', '.join(route.on)}")
+
+
+def _is_own(url: str, port: int) -> bool:
+    parts = urlsplit(url)
+    return parts.port == port and is_loopback(parts.hostname or "")
 
 
 def _row(row: Provider, made: Row) -> Finding:

@@ -103,9 +103,7 @@ def test_erase_asks_first_and_the_rest_still_verifies(store):
     assert "sealed" not in log("show", "r1", "--store", store).stdout.replace("log.sealed", "")
 
 
-@pytest.mark.parametrize(
-    "words", [["show", "none"], ["verify", "none"], ["export", "none"], ["erase", "none", "--yes"]]
-)
+@pytest.mark.parametrize("words", [["show", "none"], ["verify", "none"], ["export", "none"], ["erase", "none"]])
 def test_a_run_that_is_not_there_is_one_line_and_2(store, words):
     done = log(*words, "--store", store)
     assert (done.exit_code, done.stderr) == (2, "headrace: there is no run none\n")

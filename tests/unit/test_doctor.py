@@ -70,6 +70,15 @@ def test_it_says_where_each_name_leads_and_sends_nothing(doctor):
     assert "-    profiles: not bound: heavy, coding, vision_fallback, web_search, web_fetch, image_generate" in lines
 
 
+def test_a_provider_at_the_gateway_s_own_port_is_named(doctor):
+    llama = '[[providers]]\nid = "llama"\nkind = "llamacpp"\n'
+    code, lines = doctor(llama)
+    assert code == 0, lines
+    assert any(line.startswith("-    provider llama: stands at the port where `headrace serve`") for line in lines)
+    _, lines = doctor("[server]\nport = 8081\n" + llama)
+    assert not any("stands at" in line for line in lines)
+
+
 def test_a_configuration_that_is_refused_is_told_as_check_does(doctor):
     code, lines = doctor("[server]\nprot = 1\n")
     assert code == 1

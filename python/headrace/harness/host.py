@@ -99,7 +99,9 @@ class Place:
             raise MisuseError(f"tools need {', '.join(missing)}: pip install 'headrace[agent]'")
         root = os.path.realpath(folder)
         if not Path(root).is_dir():
-            raise MisuseError(f"{folder}: is no directory")
+            raise MisuseError(
+                f"{folder}: no such folder; a run goes on only where its own is, a new one takes --project FOLDER"
+            )
         policy = load_policy(find_files(Path(root), environ), environ.get("HOME"))
         if not policy.allows_mode(mode):
             raise MisuseError(f"--mode: the policy does not let {mode} be used; headrace policy check names its files")
