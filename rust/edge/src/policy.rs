@@ -98,6 +98,11 @@ pub(crate) fn redact_bytes(body: &mut Vec<u8>, secrets: &[Secret]) {
     }
 }
 
+/// Whether a text holds a secret: one that does is no id and no limit.
+pub(crate) fn holds_secret(text: &str, secrets: &[Secret]) -> bool {
+    secrets.iter().any(|secret| secret.can_be_found() && text.contains(&secret.0))
+}
+
 const REDACTED: &str = "***";
 
 impl fmt::Debug for Secret {
@@ -326,6 +331,7 @@ impl OwnedError {
 
     /// Takes secrets out of the provider's words: some repeat the key that they refuse.
     pub(crate) fn redact(&mut self, secrets: &[Secret]) {
+        self.request_id.take_if(|id| holds_secret(id, secrets));
         for text in [&mut self.code, &mut self.message, &mut self.raw].into_iter().flatten() {
             for secret in secrets.iter().filter(|secret| secret.can_be_found()) {
                 if text.contains(&secret.0) {

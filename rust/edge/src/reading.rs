@@ -16,7 +16,7 @@ use headrace_codec::pipeline::{Decoder, End};
 use headrace_codec::{At, ErrorKind, Event, Protocol, Sink};
 
 use crate::limits;
-use crate::policy::{Counts, OwnedError};
+use crate::policy::{Counts, OwnedError, Secret, holds_secret};
 
 /// What was learned from an answer.
 #[derive(Debug, Default)]
@@ -52,6 +52,13 @@ impl Tally {
             Event::Finished { reason, .. } => self.finish = Some(*reason),
             Event::Error(error) => self.error = Some(OwnedError::from(error)),
             _ => {}
+        }
+    }
+
+    /// Leaves out the names in which a provider repeats a secret: they go into the books.
+    pub(crate) fn forget(&mut self, secrets: &[Secret]) {
+        for name in [&mut self.model, &mut self.response_id, &mut self.request_id] {
+            name.take_if(|name| holds_secret(name, secrets));
         }
     }
 

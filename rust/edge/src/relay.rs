@@ -26,7 +26,7 @@ use crate::hedge::Headed;
 use crate::limits;
 use crate::listener::Worker;
 use crate::outcome::{Failed, Outcome};
-use crate::policy::{OwnedError, Secret, redact_bytes};
+use crate::policy::{OwnedError, Secret, holds_secret, redact_bytes};
 use crate::reading::{Kind, Reading};
 use crate::settle::Ledger;
 use crate::terms::{JSON, Terms, is_event_stream};
@@ -162,13 +162,16 @@ impl Run<'_> {
     fn begin(&mut self, head: Head) {
         let terms = self.relay.terms;
         let content_type = head.header("content-type").map(str::to_owned);
-        let passed = head.passed().into_iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        // Some providers, and more that stand before them, repeat what they were sent.
+        let clean = |text: &str| !holds_secret(text, &terms.spec.secrets);
+        let passed = head.passed().into_iter().filter(|(_, value)| clean(value));
+        let passed = passed.map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
         let kind = terms.kind(head.status, content_type.as_deref());
         let streams = terms.stream && matches!(kind, Kind::Frames(_) | Kind::Events(_));
         let decoder = upstream::decoder(terms.spec, head.status, head.headers);
         self.answer = Some(Answer {
             status: head.status,
-            content_type,
+            content_type: content_type.filter(|said| clean(said)),
             passed,
             reading: Reading::new(decoder, kind),
             streams,
@@ -433,6 +436,7 @@ impl Run<'_> {
             if matches!(outcome, Outcome::Gone) {
                 answer.reading.abort();
             }
+            answer.reading.tally.forget(&self.relay.terms.spec.secrets);
             if !matches!(outcome, Outcome::Failed(_)) {
                 ledger.read(&mut answer.reading);
             }

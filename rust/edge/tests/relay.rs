@@ -4,6 +4,8 @@ mod support;
 
 use headrace_codec::Protocol;
 use headrace_codec::event::FinishReason;
+use headrace_edge::ClientRequest;
+use headrace_edge::policy::{Decision, Secret};
 use headrace_scripted::{Play, Reply, Script, Upstream};
 use support::*;
 
@@ -159,6 +161,29 @@ fn a_whole_answer_passes_with_its_length() {
     assert_eq!(answer.header("set-cookie"), None);
     let settled = policy.settled(0);
     assert_eq!((settled.finish, settled.usage.input_tokens), (Some(FinishReason::Stop), Some(2)));
+}
+
+#[test]
+fn a_secret_that_a_provider_repeats_in_a_header_reaches_neither_client_nor_books() {
+    for status in [200, 400] {
+        let body = r#"{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#;
+        let reply = Reply::json(status, body).header("x-request-id", "for Bearer sk-canary");
+        let up = upstream(reply.header("x-ratelimit-limit-requests", "7").header("cf-ray", "sk-canary").end());
+        let url = up.url(CHAT);
+        let plan = move |request: &ClientRequest| {
+            let mut plan = verbatim(&url, request);
+            plan.spec.secrets = vec![Secret("sk-canary".into())];
+            Decision::Plan(Box::new(plan))
+        };
+        let policy = TestPolicy::new(plan, |_| Decision::Refusal(tell()));
+        let edge = start(&policy);
+        let answer = Client::to(edge.address()).send(chat(false)).answer();
+        assert_eq!((answer.status, answer.header("x-ratelimit-limit-requests")), (status, Some("7")));
+        assert_eq!(answer.header("cf-ray"), None);
+        assert!(answer.header("x-request-id").is_some_and(|id| id.starts_with("req_")));
+        assert!(!format!("{:?}", policy.settled(0)).contains("sk-canary"));
+        policy.look(|noted| assert!(!format!("{:?}", noted.failures).contains("sk-canary")));
+    }
 }
 
 #[test]
