@@ -408,3 +408,35 @@ def test_a_client_that_leaves_closes_the_upstream(tmp_path):
         assert httpx.get(f"{gateway.url}/healthz").status_code == 200
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "frame"),
+    [
+        # A ping with 125 bytes, each of which comes back.
+        (None, b"\x89\xfd\0\0\0\0" + b"x" * 125),
+        # Ten bytes, and some 250 of a refusal.
+        ({"model": "demo/slow", "input": "hi"}, b"\x81\x82\0\0\0\0{}"),
+    ],
+)
+def test_a_client_that_sends_and_takes_nothing_is_not_listened_to(demo, asked, frame):
+    where = urlsplit(demo.url)
+    # A library would read in a thread of its own.
+    with socketlib.create_connection((where.hostname, where.port), timeout=20) as socket:
+        head = "GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        key = "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nsec-websocket-version: 13\r\n\r\n"
+        socket.sendall((head + key).encode())
+        assert socket.recv(4096).startswith(b"HTTP/1.1 101 ")
+        if asked:
+            text = json.dumps({"type": "response.create", **asked}).encode()
+            socket.sendall(bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text)
+        socket.settimeout(1)
+        sent, data = 0, frame * 4096
+        # The kernel's buffers of both sides take some megabytes.
+        with pytest.raises(TimeoutError):
+            while sent < 64 << 20:
+                socket.sendall(data)
+                sent += len(data)
+        # Another one is served meanwhile.
+        with connect(ws_url(demo)) as other:
+            assert turn(other, model="demo/text", input="hi")[-1]["type"] == "response.completed"
