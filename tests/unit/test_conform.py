@@ -13,9 +13,9 @@ from headrace.conform import CorpusError, default_corpus, engines_of, judge, loa
 from headrace.conform.corpus import FAMILIES, FEATURES, digest_list
 from headrace.conform.report import BEGIN, END, table, version_of, write_page
 
-LONG = os.environ.get("HEADRACE_LONG") == "1"
+EVERY_CUT = "1" in (os.environ.get("HEADRACE_LONG"), os.environ.get("HEADRACE_EVERY_CUT"))
 CUTS = 12
-"""Two-way cuts of a case in a usual run; HEADRACE_LONG=1 takes every one."""
+"""Two-way cuts of a case in a daily run; HEADRACE_EVERY_CUT=1 takes every one, as CI does, and HEADRACE_LONG=1."""
 
 CASES = load(default_corpus())
 
@@ -37,7 +37,7 @@ def test_our_decoder_is_right_in_every_case_at_every_cut(family):
         if case.is_websocket:
             continue
         (body,) = case.pieces
-        stride = 1 if LONG else max(1, len(body) // CUTS)
+        stride = 1 if EVERY_CUT else max(1, len(body) // CUTS)
         ways = [[bytes([byte]) for byte in body]]
         ways += [[body[:at], body[at:]] for at in range(1 + number % stride, len(body), stride)]
         wrong += [(case.id, "cut") for pieces in ways if [event.to_json() for event in read(case, pieces)] != events]
@@ -135,6 +135,13 @@ def test_a_mistake_is_one_line(tmp_path):
         done = headrace(*arguments)
         assert done.returncode == 2
         assert word in done.stderr.splitlines()[-1]
+
+
+def test_where_no_corpus_lies_beside_the_package_the_message_says_what_to_do(tmp_path, monkeypatch):
+    module = sys.modules["headrace.conform.corpus"]
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "site-packages" / "headrace" / "conform" / "corpus.py"))
+    with pytest.raises(CorpusError, match="name it with --corpus"):
+        default_corpus()
 
 
 GOOD = """about = "x"
@@ -241,12 +248,31 @@ def installed(engine, cache, _):
     return [str(cache / engine.name / "bin" / "python"), str(engine.file)], dict(os.environ)
 
 
-def test_an_engine_that_cannot_be_installed_is_told(tmp_path):
-    folder, _ = with_engine(tmp_path, "pass", requirement="./nowhere-to-be-found")
+def test_an_engine_that_cannot_be_installed_is_told(tmp_path, monkeypatch):
+    folder, home = with_engine(tmp_path, "pass")
+    installing = [sys.executable, "-c", "import sys; sys.exit('no matching distribution')"]
+    monkeypatch.setattr(sys.modules["headrace.conform.run"], "_installing", lambda *_: [installing])
     done = run_mine(folder)
-    assert done.failure.startswith("not installed: ")
+    assert done.failure == "not installed: no matching distribution"
     assert not done.verdicts
     assert done.failure in table([done], load(folder))
+    assert not list(home.glob(".installed-*"))
+
+
+def test_what_is_installed_is_not_installed_again(tmp_path, monkeypatch):
+    folder, home = with_engine(tmp_path, "pass")
+    rounds = []
+
+    def installing(_, target):
+        rounds.append(target)
+        (target / "bin").mkdir()
+        return [["ln", "-s", sys.executable, str(target / "bin" / "python")]]
+
+    monkeypatch.setattr(sys.modules["headrace.conform.run"], "_installing", installing)
+    for _ in range(2):
+        done = run_mine(folder)
+        assert (done.failure, [verdict.status for verdict in done.verdicts.values()]) == ("", ["right"])
+    assert rounds == [home]
 
 
 def test_a_page_gets_its_results_between_its_marks(tmp_path):

@@ -64,7 +64,7 @@ FEATURES = {
 
 KEYS = {
     "about", "feature", "basis", "family", "protocol", "status", "headers", "body", "body_base64", "frames",
-    "transport", "messages", "expect",
+    "transport", "messages", "unasked", "expect",
 }  # fmt: skip
 EXPECTED = {
     "text", "reasoning", "refusal", "calls", "usage", "finish", "raw", "error", "continuations", "annotations", "media",
@@ -83,6 +83,7 @@ class Case:
     - `id`: the family, a slash, the file's name without its ending.
     - `pieces`: the body in one piece, or the messages of a WebSocket.
     - `basis`: who decides what is right: `spec`, `vendor`, or `house` where neither does.
+    - `unasked`: why the adapters of other libraries do not ask for it; empty where they do.
     - `expect`: what must come of it, by the keys of `conformance/README.md`.
     """
 
@@ -96,6 +97,7 @@ class Case:
     headers: tuple[tuple[str, str], ...]
     pieces: tuple[bytes, ...]
     is_websocket: bool
+    unasked: str
     expect: dict[str, Any]
 
     @property
@@ -113,7 +115,7 @@ def default_corpus() -> Path:
     if not (folder / "cases").is_dir():
         raise CorpusError(
             "no corpus beside the package: an installed headrace holds none. Take the folder `conformance` of the "
-            "source, and name it with --corpus"
+            "repository, and name it with --corpus"
         )
     return folder
 
@@ -169,6 +171,7 @@ def _read(path: Path) -> Case:
         headers=tuple(row.get("headers", {}).items()),
         pieces=pieces,
         is_websocket=row.get("transport") == "websocket",
+        unasked=row.get("unasked", "the adapters read HTTP" if messages else ""),
         expect=row["expect"],
     )
 

@@ -144,8 +144,8 @@ def _theirs(engine: Engine, cases: list[Case], cache: Path, say: Callable[[str],
 
 def _one(adapter: _Adapter, case: Case) -> Verdict:
     """Judge one case. Who hangs or dies in it is asked once more, in a new process: it may have been the machine."""
-    if case.is_websocket:
-        return Verdict("not_offered", "the adapters read HTTP")
+    if case.unasked:
+        return Verdict("not_offered", case.unasked)
     try:
         return _asked(adapter, case)
     except _AdapterError:
