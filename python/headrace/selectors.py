@@ -58,6 +58,8 @@ ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _NOBODY: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 #: A name that a client sends is no longer than this: it stands in answers and logs.
 NAME_LIMIT: Final = 256
+#: Parts of a path that lead elsewhere.
+_CLIMBING: Final = frozenset({".", ".."})
 #: Names whose place is remembered. Beyond it they are looked up again each time.
 KEPT: Final = 1024
 #: So many names are told to a client whose own was not found.
@@ -192,12 +194,14 @@ class Names:
         target = self._exact.get(name)
         if target is not None:
             return self._follow(name, target, bindings)
-        selector = parse(name)
+        # Some providers have the model in the URL's path, where such a part would lead out of what a key may ask for.
+        climbs = not _CLIMBING.isdisjoint(name.split("/"))
+        selector = None if climbs else parse(name)
         if isinstance(selector, Profile):
             return self._bound(selector, bindings)
         if selector is not None and selector.provider in self._providers:
             return Route(selector.provider, selector.model)
-        for pattern, target in self._patterns:
+        for pattern, target in () if climbs else self._patterns:
             if pattern.fits(name):
                 return self._follow(name, target.replace("{model}", name), bindings)
         return self._unknown(name, bindings)

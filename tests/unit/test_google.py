@@ -1,14 +1,17 @@
 """Google's two doors: which URL, which key, what a model takes; and what a Gemini client gets of lists and counts."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from support.control import FakeRequest
 from unit.test_providers import runtime
 
+from headrace.capabilities import EmbedRequest
 from headrace.catalogue import UNKNOWN, written
 from headrace.keys import GatewayKey, KeyRing
 from headrace.providers import google, vertex
+from headrace.providers._embeddings import GOOGLE
 from headrace.requests import REMOVE, Secret
 
 
@@ -95,3 +98,11 @@ def test_the_list_of_models_in_googles_shape():
     listed = json.loads(written({"acme/m": ("acme", UNKNOWN)}, "google"))
     assert listed["models"][0]["name"] == "models/acme/m"
     assert "generateContent" in listed["models"][0]["supportedGenerationMethods"]
+
+
+def test_a_models_name_ends_no_path():
+    asked = EmbedRequest(model="", input=("hi",))
+    wanted = runtime("google", "google_embed", google.Settings())
+    for name, path in [("m?key=x#y", "models/m%3Fkey%3Dx%23y"), ("tunedModels/t", "tunedModels/t")]:
+        made = GOOGLE.prepare(replace(wanted, model=name), asked)
+        assert made.url.endswith(f"/v1beta/{path}:embedContent")

@@ -136,6 +136,14 @@ def test_a_profile_without_a_binding_is_told_with_what_is_bound():
     assert "primary" in no.message
 
 
+@pytest.mark.parametrize("name", ["acme/small-1/../big", "acme/..", "acme/./big", "../acme/big", "claude-/../big"])
+def test_a_name_that_climbs_out_of_a_path_is_nobodys(name):
+    known = names(models={"claude-*": "acme/{model}", "own/../name": "acme/fine"})
+    assert known.resolve(name).code == "unknown_model_selector"
+    assert known.resolve("acme/a..b/...") == Route("acme", "a..b/...")
+    assert known.resolve("own/../name") == Route("acme", "fine")
+
+
 def test_a_long_list_and_a_long_name_are_told_in_short():
     no = names(models={f"m{n}": "acme/m" for n in range(100)}).resolve("x" * 5000)
     assert no.code == "unknown_model_selector"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from headrace.capabilities import CallUsage
 from headrace.requests import PreparedRequest
@@ -72,8 +73,12 @@ def dressed(
 
 
 def google_model(runtime: RuntimeMap) -> str:
-    """Give the path of a model's calls, whether or not the base URL has its version."""
-    model = runtime.model if runtime.model.startswith(("models/", "tunedModels/")) else f"models/{runtime.model}"
+    """Give the path of a model's calls, whether or not the base URL has its version.
+
+    The name is a client's: it may not end the path.
+    """
+    model = quote(runtime.model, safe="/")
+    model = model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
     versioned = runtime.base_url.rstrip("/").rpartition("/")[2].startswith("v1")
     return f"/{model}" if versioned else f"/v1beta/{model}"
 
