@@ -35,6 +35,16 @@ secret = "env:UP_1"
 [[providers.credentials]]
 id = "two"
 secret = "file:two.key"
+[[providers]]
+id = "azure"
+kind = "azure_openai"
+base_url = "https://name.openai.azure.com"
+[[providers.credentials]]
+id = "application"
+oauth = "azure"
+tenant = "tenant"
+client_id = "client"
+client_secret = "env:AZURE"
 [[keys]]
 id = "team"
 secret = "env:DOWN_1"
@@ -46,7 +56,7 @@ m = "acme/m"
 @pytest.fixture
 def parts(tmp_path):
     (tmp_path / "two.key").write_text(f"{CANARY}-file\n")
-    environ = {"UP_1": f"{CANARY}-up", "DOWN_1": f"{CANARY}-down"}
+    environ = {"UP_1": f"{CANARY}-up", "DOWN_1": f"{CANARY}-down", "AZURE": f"{CANARY}-azure"}
     return TEXT.replace("two.key", str(tmp_path / "two.key")), environ
 
 
@@ -66,6 +76,7 @@ def test_a_secret_shows_itself_nowhere():
 def test_a_configuration_shows_none(parts):
     config = configured(*parts)
     assert config.providers[0].credentials[1].secret.reveal() == f"{CANARY}-file"
+    assert config.providers[1].credentials[0].client_secret.reveal() == f"{CANARY}-azure"
     assert CANARY not in repr(config)
 
 
@@ -177,7 +188,7 @@ def parts_of(hint):
 
 
 def test_every_field_that_holds_a_secret_is_planted_above():
-    planted = {("Credential", "secret"), ("Key", "secret")}
+    planted = {("Credential", "secret"), ("Credential", "client_secret"), ("Key", "secret")}
     assert secret_fields(Config) == planted
 
 
