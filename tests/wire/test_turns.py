@@ -107,6 +107,9 @@ def test_a_turn_comes_back_as_it_was_said(client, shared):
         if family == client:
             continue
         events, body = answered(recording, client)
+        # A picture or a sound that a model made is nothing that every other model takes.
+        if any(event.type == "model.media" for event in events):
+            continue
         if body is None or not any(body.get("messages") or body.get("input") or body.get("contents") or ()):
             continue
         made = translate_request(json.dumps(body).encode(), source=client, target=family, model="up", provider="acme")
