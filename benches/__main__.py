@@ -29,6 +29,7 @@ SUITES = (
     "leaving",
     "tools",
     "log",
+    "logpeers",
     "store",
     "start",
 )
