@@ -320,7 +320,7 @@ class Swapper:
             try:
                 what.rename(self.path)
             except OSError:  # a directory was made here meanwhile, and may be made again
-                shutil.rmtree(self.path)
+                shutil.rmtree(self.path, ignore_errors=True)
             else:
                 return
 
