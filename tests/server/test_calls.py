@@ -536,8 +536,9 @@ def test_a_client_that_leaves_ends_the_call():
         )
         gateway.upstream.wait(lambda facts: any(one.waiting for one in facts.connections))
         connection.close()
-        gateway.upstream.wait(lambda facts: facts.open_connections == 0)
+        facts = gateway.upstream.wait(lambda facts: facts.open_connections == 0)
         gateway.settled()
+        assert facts.request_count == 1, "nobody is left to ask again for"
 
 
 def test_a_key_asks_only_for_what_it_may():

@@ -178,4 +178,5 @@ def test_a_client_that_gives_up_before_the_first_byte_closes_the_upstream(client
             asker = post(running.url, client, f"{provider}/m")
             upstream.wait(lambda facts, at=at: facts.request_count == at + 1)
             asker.close()
-            upstream.wait(lambda facts, at=at: facts.connections[at].closed_by_client)
+            facts = upstream.wait(lambda facts, at=at: facts.connections[at].closed_by_client)
+            assert facts.request_count == at + 1, "nobody is left to ask again for"

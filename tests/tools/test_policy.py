@@ -29,7 +29,7 @@ from headrace.tools.permission.load import matches
 from headrace.tools.permission.policy import LAYERS, ORDER
 from headrace.tools.permission.rules import glob_pattern
 
-ROOT = "/work"
+ROOT = "/project"
 
 
 def bash(line, tier="A"):
@@ -63,7 +63,7 @@ QUERIES = st.sampled_from(
         write("a.py", "C"),
         Query(tool="web_fetch", acts=(Connect("a.example"),), root=ROOT, tier="A"),
         Query(tool="plug.in", acts=(Other("write"),), root=ROOT, tier="B"),
-        Query(tool="read_file", acts=(Open("/work/.env", "read", secret=True),), root=ROOT, tier="A"),
+        Query(tool="read_file", acts=(Open("/project/.env", "read", secret=True),), root=ROOT, tier="A"),
     ]
 )
 LAYER_RULES = st.lists(RULES, max_size=3).map(tuple)
@@ -183,7 +183,7 @@ def test_the_files_of_all_layers_are_one_policy(tmp_path):
 )
 def test_each_mode_without_rules(mode, read, edit, run, fetch):
     policy = Policy()
-    reading = Query(tool="read_file", acts=(Open("/work/a", "read"),), root=ROOT, tier="A")
+    reading = Query(tool="read_file", acts=(Open("/project/a", "read"),), root=ROOT, tier="A")
     assert policy.decide(reading, mode).effect == read
     assert policy.decide(write("a"), mode).effect == edit
     assert policy.decide(bash("make"), mode).effect == run
@@ -277,7 +277,7 @@ def test_a_grant_binds_digest_directory_policy_and_expiry():
     policy = Policy()
     assert answered(policy, bash("make"))
     assert not answered(policy, bash("make"), digest="d2")
-    assert not answered(policy, bash("make"), cwd="/work/other")
+    assert not answered(policy, bash("make"), cwd="/project/other")
     assert not answered(policy, bash("make"), policy=Policy((Layer("user", (rule("ask", argv=("ls",)),)),)))
     assert not answered(policy, bash("make"), now_ms=NOW + LIFE_MS)
     assert not answered(policy, bash("make"), "once")

@@ -29,8 +29,8 @@ CORPUS = list(corpus())
 
 
 def decide(line, mode="default", tier="A", policy=POLICY):
-    acts, doubts = line_acts(line, root="/work", cwd="/work", home="/home/me")
-    return policy.decide(Query(tool="bash", acts=acts, doubts=doubts, root="/work", tier=tier), mode)
+    acts, doubts = line_acts(line, root="/project", cwd="/project", home="/home/me")
+    return policy.decide(Query(tool="bash", acts=acts, doubts=doubts, root="/project", tier=tier), mode)
 
 
 @pytest.mark.parametrize(("line", "expected"), CORPUS)

@@ -269,6 +269,7 @@ def test_a_translated_conversation_is_what_the_targets_sdk_knows(source, target,
     validate(adapters[source], json.dumps(CONVERSATIONS[source]).encode())
     made = translate_request(json.dumps(CONVERSATIONS[source]).encode(), source=source, target=target, model="theirs")
     validate(adapters[target], made.body)
+    assert json.loads(made.body)["model"] == "theirs"
 
 
 @pytest.mark.parametrize("target", PARAMS)

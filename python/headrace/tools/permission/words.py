@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Word(NamedTuple):
     known: bool = True
 
 
-class WordReader:
+class WordReader(ABC):
     """Reads words. What runs inside them (substitutions) is told to `walk`, which a reader of lines has."""
 
     def __init__(self, home: str | None) -> None:
@@ -44,9 +45,9 @@ class WordReader:
         self.commands: list[Simple] = []
         self.source = b""
 
+    @abstractmethod
     def walk(self, node: Node, *, piped: bool) -> None:
         """Read what a node would run."""
-        raise NotImplementedError
 
     def raw(self, node: Node) -> str:
         """Give a node's text."""
