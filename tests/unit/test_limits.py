@@ -1,5 +1,6 @@
 """Rate limits in response headers: every vendor's set, resets in every form, and what a pool makes of them."""
 
+import math
 import random
 
 import pytest
@@ -43,7 +44,10 @@ def test_what_is_no_reset_is_none(text):
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_no_header_breaks_the_reading(name, value):
     for prefix in ("", "x-ratelimit-remaining-", "anthropic-ratelimit-", "x-codex-primary-"):
-        read_limits([(prefix + name, value)], NOW)
+        for one in read_limits([(prefix + name, value)], NOW):
+            told = [n for n in (one.limit, one.remaining, one.used_percent, one.reset_at) if n is not None]
+            assert told
+            assert all(map(math.isfinite, told))
 
 
 # vendor, headers, buckets as (scope, remaining, seconds to the reset)

@@ -65,7 +65,7 @@ fn a_workspace_can_be_used() {
 fn reading_outside() {
     held("read", |w| format!("echo TRIED; cat '{}' && echo ESCAPED", w.outside().display()));
     held("read-etc", |_| {
-        "echo TRIED; for f in /etc/passwd /etc/shadow /root/.bashrc \"$HOME/.ssh/id_rsa\"; do cat $f && echo ESCAPED; done".into()
+        "echo TRIED; for f in /etc/passwd /etc/shadow /etc/gshadow \"$HOME/.ssh/id_rsa\"; do cat $f && echo ESCAPED; done".into()
     });
     held("read-above", |_| "echo TRIED; cat ../outside && echo ESCAPED".into());
 }
