@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from headrace import calls
 from headrace.breaker import Breakers
-from headrace.catalogue import Listings, merged, written
+from headrace.catalogue import Listings
 from headrace.events import ProviderErrorEvent
 from headrace.keys import GatewayKey, KeyLimits, KeyRing
+from headrace.model_lists import every_model, one_model
 from headrace.requests import (
     Answer,
     AttemptSpec,
@@ -41,12 +42,12 @@ from headrace.requests import (
 )
 from headrace.resolver import Resolver, compile_rows
 from headrace.routes import Hop, Prepare, Ready, RouteAttempts, Rule
-from headrace.selectors import Pattern, Route, parse, some_of
+from headrace.selectors import NAME_LIMIT, Pattern, parse, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from headrace.catalogue import ModelFacts, Shape
+    from headrace.catalogue import Shape
     from headrace.config import Config, Key
     from headrace.credentials import Pool
     from headrace.credentials.oauth import TokenError
@@ -79,7 +80,7 @@ _SHAPES: Final[Mapping[str, Shape]] = {
     "ollama_chat": "ollama",
 }
 #: What is answered without a provider.
-_OWN: Final = ("models", "session")
+_OWN: Final = ("models", "model", "session")
 
 
 class TokenKeeper(Protocol):
@@ -414,26 +415,37 @@ class Gateway:
         if body is None:
             if len(tables.lists) >= LISTS_KEPT:
                 tables.lists.clear()
-            known = _known(tables.resolver, self.listings, key)
-            body = tables.lists[name] = written(known, shape)
+            body = tables.lists[name] = every_model(tables.resolver, self.listings, key, shape)
         return Answer(body=body)
 
-    def _own(self, request: Request, key: GatewayKey | None) -> Deferred[Answer]:
+    def model(self, name: str, protocol: str, key: GatewayKey | None = None) -> Answer | Refusal:
+        """Tell of one name, in the shape of the client's protocol."""
+        body = one_model(name, self._tables.resolver, self.listings, key, _SHAPES.get(protocol, "openai"))
+        if body is not None:
+            return Answer(body=body)
+        message = f"no model {name[:NAME_LIMIT]!r} is known here to this client; GET /v1/models lists those that are"
+        return Refusal(status=404, code="model_not_found", message=message, param="model")
+
+    def _own(self, request: Request, key: GatewayKey | None) -> Deferred[Plan | Refusal | Answer]:
         if request.operation == "session":
             # A conversation over one connection: each of its requests is decided on as it comes.
             return Answer(body=b"")
-        return self._list(request.protocol or "openai_chat", key)
-
-    def _list(self, protocol: str, key: GatewayKey | None) -> Deferred[Answer]:
         now = self._clock()
         due = [row for row in self._tables.resolver.rows.values() if row.listing and self.listings.is_due(row.id, now)]
         if self.refresh is None or not due:
-            return self.models(protocol, key)
-        return self._listed(self.refresh(due), protocol, key)
+            return self._told(request, key)
+        return self._told_later(self.refresh(due), request, key)
 
-    async def _listed(self, refreshing: Awaitable[None], protocol: str, key: GatewayKey | None) -> Answer:
+    def _told(self, request: Request, key: GatewayKey | None) -> Answer | Refusal:
+        protocol = request.protocol or "openai_chat"
+        one = request.operation == "model"
+        return self.model(request.model or "", protocol, key) if one else self.models(protocol, key)
+
+    async def _told_later(
+        self, refreshing: Awaitable[None], request: Request, key: GatewayKey | None
+    ) -> Answer | Refusal:
         await refreshing
-        return self.models(protocol, key)
+        return self._told(request, key)
 
     def _decide_call(self, request: Request, key: GatewayKey | None) -> Deferred[Plan | Refusal | Answer]:
         if request.body_size >= calls.LARGE:
@@ -691,30 +703,3 @@ def _estimate(request: Request) -> Answer:
     tokens = max(1, request.body_size // BYTES_PER_TOKEN)
     body = b'{"totalTokens":%d}' if request.protocol == _GEMINI else b'{"input_tokens":%d}'
     return Answer(body=body % tokens, headers=(("x-headrace-estimate", "true"),))
-
-
-def _known(resolver: Resolver, listings: Listings, key: GatewayKey | None) -> Mapping[str, tuple[str, ModelFacts]]:
-    """Give every name that a key may ask for, with its provider and what is known of the model.
-
-    What is configured comes first; a provider's own name stands also alone where it leads to that very model.
-    """
-    subject = key.subject if key is not None else None
-    facts = resolver.facts
-    known: dict[str, tuple[str, ModelFacts]] = {}
-
-    def add(name: str, row: Row, model: str, told: ModelFacts | None = None) -> None:
-        if name not in known and (key is None or key.may_ask(name)):
-            own = facts.of(row.definition.kind, row.id, model)
-            known[name] = (row.id, merged(own, told) if told is not None else own)
-
-    listed = {row.id: {one.id: one.facts for one in listings.of(row.id)} for row in resolver.rows.values()}
-    for name, route in resolver.names.public(subject):
-        add(name, resolver.rows[route.provider], route.model, listed[route.provider].get(route.model))
-    for row in resolver.rows.values():
-        for model in (*row.definition.models, *listed[row.id]):
-            told = listed[row.id].get(model)
-            found = resolver.names.resolve(model, subject)
-            if isinstance(found, Route) and (found.provider, found.model) == (row.id, model):
-                add(model, row, model, told)
-            add(f"{row.id}/{model}", row, model, told)
-    return known

@@ -80,12 +80,14 @@ Operation = Literal[
     "generate",
     "count_tokens",
     "models",
+    "model",
     "embeddings",
     "rerank",
     "images",
     "image_edits",
     "web_search",
     "web_fetch",
+    "metrics",
 ]
 """What a path of the gateway stands for."""
 

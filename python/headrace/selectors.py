@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CAPABILITY_OF",
     "ID",
+    "NAME_LIMIT",
     "PROFILES",
     "Explicit",
     "Names",
@@ -212,6 +213,10 @@ class Names:
             route = self.resolve(name, subject)
             if isinstance(route, Route):
                 yield name, route
+
+    def is_public(self, name: str, subject: str | None = None) -> bool:
+        """Whether a name is one that `public` lists, if it leads anywhere."""
+        return name in self._exact or name in self._subjects.get(subject or "", self._bindings)
 
     def _follow(self, name: str, target: str, bindings: Mapping[str, str]) -> Route | Unresolved:
         selector = parse(target)

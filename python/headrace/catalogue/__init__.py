@@ -5,7 +5,7 @@ Never here: a decision, a credential, a request of a client.
 
 from headrace.catalogue._facts import UNKNOWN, Facts, ModelFacts, Prices, as_of
 from headrace.catalogue._listing import Listed, Listings, ask, read_listing
-from headrace.catalogue._lists import Shape, merged, written
+from headrace.catalogue._lists import Shape, merged, written, written_one
 
 __all__ = [
     "UNKNOWN",
@@ -20,4 +20,5 @@ __all__ = [
     "merged",
     "read_listing",
     "written",
+    "written_one",
 ]

@@ -13,7 +13,7 @@ from headrace.catalogue._facts import UNKNOWN, ModelFacts, Prices
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Shape", "merged", "written"]
+__all__ = ["Shape", "merged", "written", "written_one"]
 
 Shape: TypeAlias = Literal["openai", "anthropic", "google", "ollama"]
 """Whose list it looks like."""
@@ -50,6 +50,20 @@ def written(known: Mapping[str, tuple[str, ModelFacts]], shape: Shape) -> bytes:
             "last_id": ids[-1] if ids else None,
         }
     )
+
+
+def written_one(name: str, owner: str, facts: ModelFacts, shape: Shape) -> bytes:
+    """Write one model as a vendor's answer to a question for it.
+
+    - `owner`: the provider's row.
+    """
+    import orjson
+
+    if shape == "google":
+        return orjson.dumps(_google(name, facts))
+    if shape == "ollama":
+        return orjson.dumps(_ollama(name, owner))
+    return orjson.dumps(_openai(name, owner, facts) if shape == "openai" else _anthropic(name, facts))
 
 
 def _ollama(name: str, owner: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ use crate::exchange::Exchange;
 use crate::gemini;
 use crate::limits;
 use crate::listener::Worker;
-use crate::request::{ClientRequest, Head, Operation, Problem, Route, format_of, format_of_start, route};
+use crate::request::{ClientRequest, Head, Operation, Problem, Route, format_of, format_of_start, named_model, route};
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, peer: SocketAddr) {
@@ -227,8 +227,9 @@ impl Connection {
         }
         let refuse = |problem, keep_alive| Refused { problem, format, bodiless, keep_alive };
         let id = self.worker.request_id();
-        let (facts, bytes) = if head.operation == Operation::Models {
-            (Facts::default(), Vec::new())
+        let (facts, bytes) = if head.operation.has_no_body() {
+            let asked = (head.operation == Operation::Model).then(|| named_model(&head.path)).flatten();
+            (Facts { model: asked, ..Facts::default() }, Vec::new())
         } else {
             if expects_continue && self.client.ahead.is_empty() {
                 self.client.stage(|out| out.extend_from_slice(write::CONTINUE));

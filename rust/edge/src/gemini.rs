@@ -77,7 +77,7 @@ fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Percent-decoded. What is no escape stays.
-fn decoded(text: &str) -> Vec<u8> {
+pub(crate) fn decoded(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -23,6 +23,8 @@ pub enum Operation {
     Generate,
     CountTokens,
     Models,
+    /// One of them, by its name.
+    Model,
     /// What a provider can do beside its models. Their bodies are the policy's to read, whole.
     Embeddings,
     Rerank,
@@ -31,6 +33,8 @@ pub enum Operation {
     ImageEdits,
     WebSearch,
     WebFetch,
+    /// The gateway's figures, for whoever watches it.
+    Metrics,
     /// Whether a client may hold a conversation over a WebSocket. The policy answers with an empty answer.
     Session,
 }
@@ -43,14 +47,21 @@ impl Operation {
             Operation::Generate => "generate",
             Operation::CountTokens => "count_tokens",
             Operation::Models => "models",
+            Operation::Model => "model",
             Operation::Embeddings => "embeddings",
             Operation::Rerank => "rerank",
             Operation::Images => "images",
             Operation::ImageEdits => "image_edits",
             Operation::WebSearch => "web_search",
             Operation::WebFetch => "web_fetch",
+            Operation::Metrics => "metrics",
             Operation::Session => "session",
         }
+    }
+
+    /// Whether it is asked with GET, so that there is no body.
+    pub(crate) fn has_no_body(self) -> bool {
+        matches!(self, Operation::Models | Operation::Model | Operation::Metrics)
     }
 
     /// Whether the body is a model's request, which the codec reads.
@@ -192,7 +203,11 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         "/api/hello" => (Route::Hello, GET),
         path => match gemini::call(path) {
             Some(call) => (Route::Policy(call.operation(), Protocol::GoogleGemini), POST),
-            None => return Err(Problem::new(404, "unknown_path", "no such path on this gateway")),
+            // Behind the colon is what Gemini's clients ask of a model, and this is nothing that is known.
+            None if named_model(path).is_none_or(|name| head.method == "POST" && name.contains(':')) => {
+                return Err(Problem::new(404, "unknown_path", "no such path on this gateway"));
+            }
+            None => (Route::Policy(Operation::Model, format_of(head)), GET),
         },
     };
     guard.check(head)?;
@@ -214,6 +229,12 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         return Err(Problem::new(415, "unsupported_content_encoding", "the body must not be compressed"));
     }
     Ok(route)
+}
+
+/// The name in a path that asks for one model. Names hold slashes, which some clients escape.
+pub(crate) fn named_model(path: &str) -> Option<String> {
+    let name = path.strip_prefix("/v1/models/").or_else(|| path.strip_prefix("/v1beta/models/"))?;
+    String::from_utf8(gemini::decoded(name)).ok().filter(|name| !name.is_empty())
 }
 
 /// Judges a request to switch to a WebSocket (RFC 6455, section 4.2.1).
@@ -404,6 +425,11 @@ mod tests {
             ("GET /v1beta/models/m:generateContent", "\r\n", 405),
             ("POST /v1beta/models/m:embedContent", json, 404),
             ("GET /v1beta/models", "\r\n", 200),
+            ("GET /v1beta/models/a/m:8b", "\r\n", 200),
+            ("HEAD /v1/models/acme%2Fm?x=1", "\r\n", 200),
+            ("DELETE /v1/models/m", "\r\n", 405),
+            ("GET /v1/models/", "\r\n", 404),
+            ("GET /v1/models/%ff", "\r\n", 404),
             ("GET /v1/nothing", "\r\n", 404),
             ("GET /V1/models", "\r\n", 404),
         ] {
@@ -424,6 +450,20 @@ mod tests {
         }
         let problem = route(&head("PUT /v1/responses HTTP/1.1\r\nhost: a\r\n\r\n"), &open).unwrap_err();
         assert_eq!(problem.allow, Some("POST"));
+    }
+
+    #[test]
+    fn a_path_names_one_model() {
+        for (path, name) in [
+            ("/v1/models/acme/m", Some("acme/m")),
+            ("/v1/models/acme%2Fm%3A8b", Some("acme/m:8b")),
+            ("/v1beta/models/m%", Some("m%")),
+            ("/v1/models/", None),
+            ("/v1/models", None),
+            ("/v2/models/m", None),
+        ] {
+            assert_eq!(named_model(path).as_deref(), name, "{path}");
+        }
     }
 
     #[test]
