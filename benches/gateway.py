@@ -69,6 +69,8 @@ class Subject:
 
     name: str
     protocol: str = "openai_chat"
+    #: Further headers of every request.
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def path(self) -> str:
@@ -192,6 +194,8 @@ class Loader:
         before = tree_cpu(self.pid)
         command = [self.built / "bench-load", "--port", str(self.port), "--path", subject.path, "--body", asked]
         command += ["--connections", str(connections), *bound]
+        for name, value in subject.headers:
+            command += ["--header", f"{name}: {value}"]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         result = json.loads(done.stdout)
         if result["bad"] or not result["good"]:
@@ -224,7 +228,7 @@ def check(subject: Subject, port: int) -> None:
     tokens = "".join(f" tok{i:06d}" for i in range(EVENTS))
     for kind, expected in (("fast", COMPLETION), ("burst", tokens)):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-        connection.request("POST", subject.path, subject.body(kind), {"content-type": "application/json"})
+        connection.request("POST", subject.path, subject.body(kind), _headers(subject))
         answer = connection.getresponse()
         decoder = headrace.Decoder(subject.protocol, status=answer.status, headers=answer.getheaders())
         events = [*decoder.feed(answer.read()), *decoder.finish("eof")]
@@ -261,17 +265,43 @@ def gateway(
         config = here / "headrace.toml"
         config.write_text(headrace.format(upstream=provider, port=port))
         command = [str(pathlib.Path(sys.executable).with_name("headrace")), "serve", "--config", str(config)]
-    began = time.perf_counter()
-    environment = {**os.environ, "XDG_STATE_HOME": str(here)}
+    environment = {"XDG_STATE_HOME": str(here)}
     if trusted is not None:
         environment["SSL_CERT_FILE"] = str(trusted)
-    process = subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with started(command, subject, port, here, environment, answers=answers) as (process, start):
+        yield process, port, start
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str],
+    subject: Subject,
+    port: int,
+    folder: pathlib.Path,
+    environment: dict[str, str],
+    *,
+    answers: bool = True,
+    limit_s: float = START_LIMIT_S,
+) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+    """Start a gateway; its process, and the seconds from its start to its first answer. It ends with the context.
+
+    - `environment`: what is added to ours.
+    - `answers`: as for `gateway`.
+    """
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         while not (_answers(subject, port) if answers else _listens(port)):
-            if process.poll() is not None or time.perf_counter() - began > START_LIMIT_S:
+            if process.poll() is not None or time.perf_counter() - began > limit_s:
                 raise RuntimeError(f"{subject.name} does not start: {' '.join(command)}")
             time.sleep(0.005)
-        yield process, port, time.perf_counter() - began
+        yield process, time.perf_counter() - began
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -281,10 +311,14 @@ def gateway(
             process.wait()
 
 
+def _headers(subject: Subject) -> dict[str, str]:
+    return {"content-type": "application/json", **dict(subject.headers)}
+
+
 def _answers(subject: Subject, port: int) -> bool:
     try:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        connection.request("POST", subject.path, subject.body("fast"), {"content-type": "application/json"})
+        connection.request("POST", subject.path, subject.body("fast"), _headers(subject))
         return connection.getresponse().status == http.HTTPStatus.OK
     except OSError:
         return False

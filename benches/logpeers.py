@@ -1,8 +1,7 @@
 """The event log beside two others that keep one: the same run of 2,000 events into a fresh SQLite file each.
 
 `benches.log_subjects` does the work, a process a subject, all in WAL mode with `synchronous=FULL`. The peers are the
-group `bench-log` in an environment of their own: they want other versions of what the tests pin. It is made at the
-first run and kept.
+group `bench-log`.
 """
 
 from __future__ import annotations
@@ -13,15 +12,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import tomllib
-import venv
 
+from benches.environment import environment
 from benches.log import turn
 from benches.measure import Row, ratio
 from headrace.log import payloads as p
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PLACE = ROOT / ".venv-bench-log"
 EVENTS = 2000
 PEERS = ("eventsourcing", "openai-agents")
 FIGURES = {
@@ -33,7 +30,7 @@ FIGURES = {
 
 def run(rounds: int) -> list[Row]:
     """Three figures beside each peer."""
-    pythons = {"headrace": pathlib.Path(sys.executable), **dict.fromkeys(PEERS, environment())}
+    pythons = {"headrace": pathlib.Path(sys.executable), **dict.fromkeys(PEERS, environment("bench-log"))}
     took: dict[str, list[dict[str, float]]] = {name: [] for name in pythons}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -72,14 +69,3 @@ def measured(python: pathlib.Path, subject: str, events: pathlib.Path, path: pat
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, timeout=600)
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
-
-
-def environment() -> pathlib.Path:
-    """Make the peers' environment where it is not there as the group says, and give its Python."""
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
-    wanted, made, python = "\n".join(groups["bench-log"]), PLACE / "made", PLACE / "bin/python"
-    if not made.exists() or made.read_text() != wanted:
-        venv.create(PLACE, clear=True, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *groups["bench-log"]], check=True, timeout=600)
-        made.write_text(wanted)
-    return python
