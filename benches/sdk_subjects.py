@@ -1,8 +1,8 @@
 """One subject reads one stream over loopback: `python -m benches.sdk_subjects SUBJECT STREAM PORT`.
 
 Prints JSON: `answer`, the text, the reasoning and the calls that it read, and `seconds`, the CPU of this process for
-one reading in which every event is only looked at. The peers stand in an environment of their own, without headrace: each
-subject imports only what is its own.
+one reading in which every event is only looked at. The peers stand in an environment of their own, without headrace:
+each subject imports only what is its own.
 """
 
 from __future__ import annotations
