@@ -86,6 +86,7 @@ def asked_again(server: Replay, client: str, name: str) -> tuple[bytes, list[str
         include_usage=True,
         provider="acme",
         family=provider.protocol,
+        target_flags=provider.flags,
     )
     told = encoder.feed(events) + encoder.finish()
     server.answer(told, "application/x-ndjson" if client == "ollama_chat" else "text/event-stream")
@@ -204,8 +205,7 @@ def test_state_goes_back_to_its_row_and_to_no_other(client, name, bodies):
     made = second(body, client, provider, "acme")
     for state in provider.state:
         assert (state.encode() in made.body) is kept, state
-    thought = provider.thought if client != "openai_responses" else ""
-    for text in (*TOOLS, *RESULTS, *thought.split()):
+    for text in (*TOOLS, *RESULTS, *provider.thought.split()):
         assert text.encode() in made.body, text
     assert b"hr1." not in made.body
     # What the gateway made for one row says nothing to another.
@@ -213,6 +213,11 @@ def test_state_goes_back_to_its_row_and_to_no_other(client, name, bodies):
         other = second(body, client, provider, "other")
         assert leaks(provider, other.body) == [], "another row"
         assert not provider.state or other.losses
+    if provider.thought and client == "openai_responses":
+        # Its slot says whose reasoning it is.
+        other = second(body, client, provider, "other")
+        assert provider.thought.encode() not in other.body
+        assert other.losses
 
 
 def leaks(provider: Provider, body: bytes) -> list[str]:

@@ -5,6 +5,7 @@
 use headrace_codec::encode::{self, EncoderConfig};
 use headrace_codec::event::{Event, Protocol};
 use headrace_codec::loss::{self, LossAction};
+use headrace_codec::request::TargetFlags;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -64,6 +65,7 @@ impl From<&loss::Loss> for Loss {
 /// - `request`: the client's body; Responses repeats parts of it.
 /// - `provider`, `family`: the provider row and the protocol that the events came from, for continuations that travel
 ///   in the client's own opaque slots.
+/// - `target_flags`: what that provider takes, as for `translate_request`: whether it wants readable reasoning back.
 #[pyclass(module = "headrace")]
 pub struct Encoder {
     inner: encode::Encoder,
@@ -76,9 +78,10 @@ impl Encoder {
     #[new]
     #[pyo3(signature = (
         client_protocol, *, stream = true, model, response_id, created, include_usage = false, request = None,
-        provider = None, family = None
+        provider = None, family = None, target_flags = Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes the arguments for this call")]
     fn new(
         client_protocol: Code<Protocol>,
         stream: bool,
@@ -89,7 +92,9 @@ impl Encoder {
         request: Option<Vec<u8>>,
         provider: Option<String>,
         family: Option<Code<Protocol>>,
+        target_flags: Vec<String>,
     ) -> PyResult<Self> {
+        let names: Vec<&str> = target_flags.iter().map(String::as_str).collect();
         let config = EncoderConfig {
             protocol: client(client_protocol)?,
             stream,
@@ -100,6 +105,7 @@ impl Encoder {
             request,
             provider,
             family: family.map(|f| f.0),
+            target_flags: TargetFlags::from_names(&names).map_err(PyValueError::new_err)?,
         };
         Ok(Encoder { inner: encode::Encoder::new(config), out: Vec::new() })
     }

@@ -8,10 +8,11 @@ use std::cell::RefCell;
 use headrace_codec::Protocol;
 use headrace_codec::encode::{Encoder, EncoderConfig, error_end};
 use headrace_codec::loss::Loss;
+use headrace_codec::request::TargetFlags;
 
 use crate::answer::Manner;
 use crate::limits;
-use crate::policy::{AttemptSpec, OwnedError, Relay};
+use crate::policy::{AttemptSpec, BodySource, OwnedError, Relay};
 use crate::reading::{Kind, Tally};
 use crate::request::ClientRequest;
 use crate::upstream::Made;
@@ -78,6 +79,10 @@ impl Terms<'_> {
             request,
             provider: self.spec.provider.clone(),
             family: Some(self.spec.protocol),
+            target_flags: match &self.spec.body {
+                BodySource::Recipe(recipe) => recipe.flags,
+                BodySource::Bytes(_) => TargetFlags::default(),
+            },
         }
     }
 

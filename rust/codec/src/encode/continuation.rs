@@ -18,6 +18,10 @@
 //!    (`thought_signature`).
 //! 4. PROVIDER is empty where the encoder was not told the row: such data is given back to nobody in particular.
 //!
+//! 5. Readable reasoning that no state belongs to is what its provider goes on from, and clients of Responses need not give
+//!    it back. So where that provider wants it back, it stands in the item's `encrypted_content` too, as a list of JSON in
+//!    the form `text`: [`wrap_texts`].
+//!
 //! Nothing here may look into the data.
 
 use std::borrow::Cow;
@@ -26,8 +30,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use crate::event::{ContinuationForm, Protocol};
+use crate::json::{Scan, Scanner};
 
 const MARK: &str = "hr1.";
+
+/// In place of a form's code, for readable reasoning.
+const TEXTS: &str = "text";
 
 /// What a wrapped continuation holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,17 +50,67 @@ pub struct Unwrapped<'a> {
 /// Wraps `data` for a client of another family. `provider` is a row's id, which holds no dot.
 #[must_use]
 pub fn wrap(family: Protocol, form: ContinuationForm, provider: Option<&str>, data: &str) -> String {
+    wrapped(family, form.code(), provider, data.as_bytes())
+}
+
+/// Wraps readable reasoning: `texts` are the parts of a reasoning item's content, one JSON object after another, with
+/// commas.
+#[must_use]
+pub(super) fn wrap_texts(family: Protocol, provider: Option<&str>, texts: &[u8]) -> String {
+    wrapped(family, TEXTS, provider, &[b"[", texts, b"]"].concat())
+}
+
+fn wrapped(family: Protocol, form: &str, provider: Option<&str>, data: &[u8]) -> String {
     let provider = provider.unwrap_or_default();
     let mut out = String::with_capacity(MARK.len() + 64 + provider.len() + data.len().div_ceil(3) * 4);
     out.push_str(MARK);
     out.push_str(family.name());
     out.push('.');
-    out.push_str(form.code());
+    out.push_str(form);
     out.push('.');
     out.push_str(provider);
     out.push('.');
     URL_SAFE_NO_PAD.encode_string(data, &mut out);
     out
+}
+
+/// Readable reasoning that was wrapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnwrappedTexts<'a> {
+    pub family: Protocol,
+    pub provider: &'a str,
+    pub texts: Vec<String>,
+}
+
+/// The inverse of [`wrap_texts`]; `None` for whatever is not one of those, whole.
+#[must_use]
+pub fn unwrap_texts(text: &str) -> Option<UnwrappedTexts<'_>> {
+    let mut parts = text.strip_prefix(MARK)?.splitn(4, '.');
+    let family = Protocol::from_name(parts.next()?)?;
+    if parts.next()? != TEXTS {
+        return None;
+    }
+    let provider = parts.next()?;
+    let data = URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
+    Some(UnwrappedTexts { family, provider, texts: texts(&data).ok()? })
+}
+
+/// The texts of a list of objects.
+fn texts(json: &[u8]) -> Scan<Vec<String>> {
+    let mut out = Vec::new();
+    let mut s = Scanner::new(json);
+    let mut parts = s.array()?;
+    while s.item(&mut parts)? {
+        let mut members = s.object()?;
+        while let Some(key) = s.key(&mut members)? {
+            if key.is("text") {
+                out.push(s.string()?.decode().into_owned());
+            } else {
+                s.skip()?;
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// The inverse of [`wrap`]; `None` for whatever is not one of ours, whole.
@@ -100,6 +158,19 @@ mod tests {
             }
         }
         assert_eq!(unwrap(&wrap(Protocol::OpenaiChat, ContinuationForm::Details, None, "")).unwrap().provider, "");
+    }
+
+    #[test]
+    fn texts_that_were_wrapped_come_back() {
+        let parts = br#"{"type":"reasoning_text","text":"a\n\u00e9"},{"type":"reasoning_text","text":"b"}"#;
+        let text = wrap_texts(Protocol::CohereChat, Some("acme-2"), parts);
+        let back = unwrap_texts(&text).unwrap();
+        assert_eq!((back.family, back.provider), (Protocol::CohereChat, "acme-2"));
+        assert_eq!(back.texts, ["a\n\u{e9}", "b"]);
+        assert_eq!(unwrap(&text), None, "no state");
+        assert_eq!(unwrap_texts(&wrap(Protocol::CohereChat, ContinuationForm::Details, None, "[]")), None);
+        assert_eq!(unwrap_texts("hr1.cohere_chat.text.p.W3s"), None);
+        assert_eq!(unwrap_texts("hr1.cohere_chat.text.p.e30"), None);
     }
 
     #[test]

@@ -45,6 +45,7 @@ use crate::error::ErrorKind;
 use crate::event::{At, AttachTo, ContinuationForm, Event, Protocol, ProviderError, Sink};
 use crate::limits::MAX_KEPT;
 use crate::loss::Loss;
+use crate::request::TargetFlags;
 use crate::text::Text;
 
 /// For whom and how to encode.
@@ -68,6 +69,8 @@ pub struct EncoderConfig {
     pub provider: Option<String>,
     /// The wire that the events came from, where it is known.
     pub family: Option<Protocol>,
+    /// What that wire's provider takes: whether readable reasoning is to come back to it.
+    pub target_flags: TargetFlags,
 }
 
 impl EncoderConfig {
@@ -84,6 +87,7 @@ impl EncoderConfig {
             request: None,
             provider: None,
             family: None,
+            target_flags: TargetFlags::default(),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::EncoderConfig;
-use super::continuation::slot;
+use super::continuation::{slot, wrap_texts};
 use super::table::allows;
 use crate::event::{ContinuationForm, Protocol, Usage};
 use crate::loss::{Loss, LossAction};
@@ -21,6 +21,8 @@ pub(super) struct Shared {
     pub include_usage: bool,
     pub provider: Option<String>,
     pub family: Option<Protocol>,
+    /// The provider wants readable reasoning back.
+    pub echoes: bool,
     pub losses: Losses,
     /// The newest totals.
     pub usage: Option<Counts>,
@@ -40,6 +42,7 @@ impl Shared {
             include_usage: config.include_usage,
             provider: config.provider.clone(),
             family: config.family,
+            echoes: config.family.is_some_and(|family| config.target_flags.echoes(family)),
             losses: Losses { client: config.protocol, lost: Vec::new() },
             usage: None,
         }
@@ -53,6 +56,12 @@ impl Shared {
     /// Whether events of this family stand in the client's own words.
     pub fn native(&self) -> bool {
         self.family == Some(self.client)
+    }
+
+    /// Readable reasoning that is to come back to its provider, for the opaque slot of a client that gives none back.
+    pub fn texts(&self, parts: &[u8]) -> Option<String> {
+        let family = self.family.filter(|_| self.echoes && !self.native())?;
+        Some(wrap_texts(family, self.provider.as_deref(), parts))
     }
 
     /// A continuation's data as it goes into the client's opaque slot.

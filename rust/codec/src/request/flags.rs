@@ -6,6 +6,8 @@
 //!
 //! No vendor's name may be added: a vendor is a list of flag names in its definition.
 
+use crate::event::Protocol;
+
 macro_rules! flags {
     ($($(#[$meta:meta])* $flag:ident = $name:literal),+ $(,)?) => {
         /// One thing that a target knows or does not.
@@ -69,6 +71,9 @@ flags! {
     AutoCache = "auto_cache",
     /// Responses: `include: ["reasoning.encrypted_content"]`, so that reasoning can be given back.
     EncryptedReasoning = "encrypted_reasoning",
+    /// Responses: the model is known to reason, also where nothing is said of it, so its reasoning is always asked for;
+    /// a model that does not reason refuses to be asked.
+    Reasons = "reasons",
     /// Chat: the assistant's reasoning is to be given back in `reasoning_content`.
     EchoReasoningContent = "echo_reasoning_content",
     /// Chat: the same in `reasoning`.
@@ -186,6 +191,17 @@ impl TargetFlags {
     #[must_use]
     pub fn has(self, flag: Flag) -> bool {
         self.0 >> flag as u32 & 1 == 1
+    }
+
+    /// Whether a target of this protocol wants readable reasoning given back.
+    #[must_use]
+    pub fn echoes(self, target: Protocol) -> bool {
+        match target {
+            Protocol::OpenaiChat => {
+                [Flag::EchoReasoningContent, Flag::EchoReasoning, Flag::ThinkingParts].iter().any(|f| self.has(*f))
+            }
+            target => matches!(target, Protocol::CohereChat | Protocol::OllamaChat),
+        }
     }
 
     /// These flags but for those of `others`.

@@ -91,12 +91,7 @@ impl<'s> Reader<'s> {
 
     /// Whether the target wants readable reasoning given back.
     pub(super) fn echoes(&self) -> bool {
-        match self.target {
-            Protocol::OpenaiChat => {
-                [Flag::EchoReasoningContent, Flag::EchoReasoning, Flag::ThinkingParts].iter().any(|f| self.has(*f))
-            }
-            target => matches!(target, Protocol::CohereChat | Protocol::OllamaChat),
-        }
+        self.flags.echoes(self.target)
     }
 
     /// Whether the target's messages are `OpenAI`'s of old: a role, a text, calls; no file by URL, no picture by id.

@@ -142,6 +142,11 @@ impl Reasoning {
         Some((kind, place, text))
     }
 
+    /// The raw parts that have ended, where no state is here to go on from.
+    pub fn stateless(&self) -> Option<&[u8]> {
+        (self.contents > 0 && self.encrypted.is_none()).then_some(&*self.content)
+    }
+
     pub fn json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96 + self.summary.len() + self.content.len());
         put_str(&mut out, "{\"id\":", &self.id);

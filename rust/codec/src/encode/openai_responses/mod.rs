@@ -6,7 +6,8 @@
 //! 3. A call's item is done as `completed` at its intent and nowhere else. After a truncation or a failure nothing of it
 //!    is done: it stands in the terminal's `output` as `incomplete`, and so does the response.
 //! 4. Reasoning closes with its continuation; `encrypted_content` is the vendor's own or wrapped. Text that a signature
-//!    was made for is told as a summary: Codex gives summaries back and raw reasoning never, and it has to come back whole.
+//!    was made for is told as a summary: Codex gives summaries back and raw reasoning never, and it has to come back whole. Raw
+//!    text without a state, which its provider wants back, stands in `encrypted_content` once more.
 //! 5. A failure is `response.failed`: Codex ignores `error` events.
 
 mod calls;
@@ -366,7 +367,7 @@ impl Responses {
                 let notes = self.waiting.all();
                 self.close_part(shared, &notes, out);
             }
-            Open::Reasoning(_) => self.close_reasoning_part(shared, out),
+            Open::Reasoning(_) => self.close_reasoning_text(shared, out),
         }
         let (at, json) = match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => return,

@@ -101,6 +101,16 @@ impl Responses {
         }
     }
 
+    /// Ends the open part, and the item's text with it.
+    pub(super) fn close_reasoning_text(&mut self, shared: &Shared, out: &mut Vec<u8>) {
+        self.close_reasoning_part(shared, out);
+        if let Open::Reasoning(item) = &mut self.open
+            && let Some(texts) = item.stateless().and_then(|parts| shared.texts(parts))
+        {
+            item.encrypted = Some(texts);
+        }
+    }
+
     /// Closes the reasoning that it belongs to, or is a reasoning item of its own.
     pub(super) fn continuation(&mut self, shared: &mut Shared, continuation: &Continued<'_>, out: &mut Vec<u8>) {
         let Continued { family, form, data, to, index } = *continuation;

@@ -10,6 +10,7 @@ use super::super::options;
 use super::super::reader::{Reader, type_of};
 use super::read::tools;
 use super::{ITEM_FIELDS, ITEM_TYPES, PART, SUMMARY};
+use crate::encode::continuation;
 use crate::json::{Kind, Scanner};
 use crate::loss::LossAction;
 
@@ -57,6 +58,22 @@ struct Item<'a> {
     summary: Vec<Str<'a>>,
     thoughts: Vec<Str<'a>>,
     kept: Option<Kept>,
+    /// The opaque slot's own word on what was thought: the texts, or none where they are another row's.
+    texts: Option<Vec<Str<'a>>>,
+}
+
+/// The opaque slot of a reasoning item: a state, or the reasoning itself.
+fn slot(r: &mut Reader<'_>, text: &str, i: &mut Item<'_>) {
+    if let Some(given) = continuation::unwrap_texts(text) {
+        let ours = given.family == r.family && given.provider == r.provider.unwrap_or_default() && r.echoes();
+        if !ours {
+            r.loss(LossAction::Dropped, "encrypted_content");
+        }
+        let texts = if ours { given.texts } else { Vec::new() };
+        i.texts = Some(texts.into_iter().map(Str::Own).collect());
+    } else {
+        i.kept = r.unwrapped(text, "encrypted_content");
+    }
 }
 
 fn item<'a>(
@@ -84,7 +101,7 @@ fn item<'a>(
             }
             "input" => i.input = Some(r.string(s)?),
             "output" => i.output = content(r, s, "output")?,
-            "encrypted_content" => i.kept = r.unwrap(s.string()?, "encrypted_content"),
+            "encrypted_content" => slot(r, &s.string()?.decode(), &mut i),
             "tools" => tools(r, s, "tools", declared)?,
             _ => {
                 s.skip()?;
@@ -136,6 +153,13 @@ fn turn<'a, 'm>(messages: &'m mut Vec<Message<'a>>) -> &'m mut Vec<Part<'a>> {
 }
 
 fn reasoning<'a>(r: &mut Reader<'_>, i: Item<'a>, messages: &mut Vec<Message<'a>>) {
+    if let Some(texts) = i.texts {
+        // What else the item shows is the same.
+        if !texts.is_empty() {
+            turn(messages).push(Part::Reasoning(Reasoning { texts, kept: None }));
+        }
+        return;
+    }
     if i.kept.is_none() && !r.echoes() {
         if !i.summary.is_empty() {
             r.loss(LossAction::Dropped, "summary");
