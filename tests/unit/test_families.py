@@ -59,6 +59,16 @@ def test_azure_models_that_do_not_reason_are_not_asked_to():
     assert "no_effort" in request.recipes[0].target_flags
 
 
+@pytest.mark.parametrize(
+    ("deployment", "flag"), [("gpt-35-turbo", "no_effort"), ("gpt-5.1", "reasons"), ("ours", None)]
+)
+def test_an_azure_deployment_is_taken_for_the_model_that_it_is_called_as(deployment, flag):
+    request = FakeRequest(protocol="anthropic_messages")
+    asked = runtime("azure_openai", "openai_responses", azure_openai.Settings(), AZURE)
+    azure_openai.prepare(replace(asked, model=deployment), request)
+    assert request.recipes[0].target_flags[:1] == ((flag,) if flag else ())
+
+
 def token(claims):
     part = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
     return Secret(f"eyJhbGciOiJub25lIn0.{part}.c2ln")
@@ -87,6 +97,7 @@ def test_a_plans_backend_streams_and_stores_nothing(client, stream):
     made = chatgpt.prepare(runtime("chatgpt", "openai_responses", settings), request)
     assert made.url == "https://chatgpt.com/backend-api/codex/responses"
     assert request.recipes[0].edits == {"/stream": True, "/store": False, "/max_output_tokens": REMOVE}
+    assert request.recipes[0].target_flags == ("reasons",)
     headers = dict(made.headers)
     assert headers["accept"] == "text/event-stream"
     assert headers["chatgpt-account-id"] == "acc-2"

@@ -158,12 +158,25 @@ def test_a_claude_models_number_says_what_it_takes(model, flags):
 
 
 @pytest.mark.parametrize(
-    ("model", "reasons"), [("gpt-4o-mini", False), ("ft:gpt-4.1:x", False), ("gpt-5.4", True), ("o3", True)]
+    ("model", "reasons"),
+    [
+        ("gpt-4o-mini", False),
+        ("ft:gpt-4.1:x", False),
+        ("gpt-5-chat-latest", False),
+        ("gpt-5.4", True),
+        ("o3", True),
+        ("codex-mini-latest", True),
+        ("a-name-of-ours", None),
+    ],
 )
 def test_a_model_that_does_not_reason_is_not_asked_to(model, reasons):
     request = FakeRequest(protocol="anthropic_messages")
     openai.prepare(replace(runtime("openai", "openai_chat"), model=model), request)
-    assert ("no_effort" in request.recipes[0].target_flags) is not reasons
+    flags = request.recipes[0].target_flags
+    assert ("no_effort" in flags) is (reasons is False)
+    # Its reasoning is asked for always where it is known to reason, and never where it would refuse that.
+    assert ("reasons" in flags) is (reasons is True)
+    assert ("no_encrypted_reasoning" in flags) is (reasons is False)
 
 
 def test_configured_features_join_the_clients():

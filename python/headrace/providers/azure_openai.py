@@ -13,6 +13,7 @@ from headrace.plugins import Capability, ProviderDefinition, bearer
 from headrace.providers import _embeddings, _images
 from headrace.providers._shapes import dressed
 from headrace.providers._wires import PATHS, language_model
+from headrace.providers.openai import model_flags
 
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap, Secret
@@ -36,7 +37,8 @@ class Settings:
 def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     """Prepare a Responses or Chat request."""
     settings: Settings = runtime.settings
-    flags = () if settings.reasoning else ("no_effort", "no_encrypted_reasoning", "sampling")
+    # A deployment is most often called as its model; what another name stands for is not known.
+    flags = model_flags(runtime.model) if settings.reasoning else ("no_effort", "no_encrypted_reasoning", "sampling")
     return language_model(runtime, request, url=_url(runtime, settings.api_version), flags=flags)
 
 

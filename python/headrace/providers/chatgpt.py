@@ -55,7 +55,16 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     edits |= {f"/{key}": REMOVE for key in settings.without}
     if settings.websocket:
         headers += (("openai-beta", _WEBSOCKETS),)
-    return language_model(runtime, request, headers=headers, edits=edits, streams=True, websocket=settings.websocket)
+    return language_model(
+        runtime,
+        request,
+        headers=headers,
+        edits=edits,
+        # Every model of the plan reasons, and its own client always asks for it.
+        flags=("reasons",),
+        streams=True,
+        websocket=settings.websocket,
+    )
 
 
 def authorize(secret: Secret) -> Headers:

@@ -14,11 +14,13 @@ from headrace.providers._wires import language_model, openai_listing
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
 
-__all__ = ["DEFINITION", "Settings", "prepare"]
+__all__ = ["DEFINITION", "Settings", "model_flags", "prepare"]
 
 
 #: Models that do not reason.
-_PLAIN: Final = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4|chatgpt-4o)")
+_PLAIN: Final = re.compile(r"(?:ft:)?(?:gpt-3|gpt-4|chatgpt-4o|gpt-5-chat)")
+#: Models that are known to reason, also where nothing is said of it.
+_REASON: Final = re.compile(r"(?:ft:)?(?:o[1-9]|gpt-[5-9]|codex-)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,15 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     headers = _payer(runtime)
     # These refuse to be asked how much they reason, also where a translated request would ask it; the others refuse
     # sampling that a client of another vendor asks for by habit.
-    flags = ("no_effort", "no_encrypted_reasoning", "sampling") if _PLAIN.match(runtime.model) else ()
+    flags = model_flags(runtime.model)
     return language_model(runtime, request, headers=headers, flags=flags, websocket=runtime.settings.websocket)
+
+
+def model_flags(model: str) -> tuple[str, ...]:
+    """Tell what a model of OpenAI's takes, by its name: its reasoning is asked for only where it reasons."""
+    if _PLAIN.match(model):
+        return ("no_effort", "no_encrypted_reasoning", "sampling")
+    return ("reasons",) if _REASON.match(model) else ()
 
 
 def _payer(runtime: RuntimeMap) -> Headers:

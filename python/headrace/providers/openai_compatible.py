@@ -41,6 +41,7 @@ DIALECT_FLAGS: Final = (
     "cache_marks",
     "auto_cache",
     "encrypted_reasoning",
+    "reasons",
     "echo_reasoning_content",
     "echo_reasoning",
     "thinking_parts",

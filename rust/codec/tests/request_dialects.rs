@@ -92,3 +92,26 @@ fn a_router_takes_an_object_of_reasoning_and_gives_one_to_others() {
     let made = run(chat, Source::Protocol(CHAT), RESPONSES, TargetFlags::default());
     assert_eq!(made["reasoning"]["effort"], "high");
 }
+
+#[test]
+fn reasoning_is_asked_for_where_the_model_reasons() {
+    let plain = json!({"messages": [{"role": "user", "content": "q"}]});
+    let effort = json!({"messages": [{"role": "user", "content": "q"}], "reasoning_effort": "low"});
+    let include = |body: &Value, flags: &[&str]| {
+        let spec = TranslateSpec {
+            source: Source::Protocol(CHAT),
+            target: RESPONSES,
+            model: "up",
+            provider: None,
+            edits: &[],
+            target_flags: TargetFlags::from_names(flags).unwrap(),
+        };
+        let out = translate(body.to_string().as_bytes(), &spec).unwrap();
+        serde_json::from_slice::<Value>(&out.body).unwrap().get("include").cloned()
+    };
+    let wanted = Some(json!(["reasoning.encrypted_content"]));
+    assert_eq!(include(&plain, &[]), None, "it may be one that does not, and refuses");
+    assert_eq!(include(&effort, &[]), wanted);
+    assert_eq!(include(&plain, &["reasons"]), wanted);
+    assert_eq!(include(&plain, &["reasons", "no_encrypted_reasoning"]), None);
+}

@@ -21,7 +21,9 @@ const RESPONSES: Protocol = Protocol::OpenaiResponses;
 
 pub(in super::super) fn write(request: &Request<'_>, target: &Target<'_>, o: &mut Vec<u8>) {
     let flags = target.flags;
-    let thinks = request.options.effort.is_some() || request.messages.iter().any(|m| m.parts.iter().any(is_kept));
+    let thinks = flags.has(Flag::Reasons)
+        || request.options.effort.is_some()
+        || request.messages.iter().any(|m| m.parts.iter().any(is_kept));
     o.push(b'{');
     out::plain(o, "model", target.model);
     options(&request.options, flags, o);
