@@ -126,3 +126,7 @@ class Breakers:
         """Take note of an answer."""
         if self._made:
             self._made.pop((provider, model), None)
+
+    def open(self) -> list[tuple[str, str]]:
+        """Give the provider and the model of each that is open."""
+        return [pair for pair, one in self._made.items() if one.until is not None]

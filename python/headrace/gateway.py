@@ -47,10 +47,11 @@ from headrace.selectors import NAME_LIMIT, Pattern, parse, some_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from headrace.catalogue import Shape
+    from headrace.catalogue import ModelFacts, Shape
     from headrace.config import Config, Key
     from headrace.credentials import Pool
     from headrace.credentials.oauth import TokenError
+    from headrace.figures import Figures
     from headrace.node import Node
     from headrace.registry import Registry
     from headrace.resolver import Row, Target
@@ -80,7 +81,7 @@ _SHAPES: Final[Mapping[str, Shape]] = {
     "ollama_chat": "ollama",
 }
 #: What is answered without a provider.
-_OWN: Final = ("models", "model", "session")
+_OWN: Final = ("models", "model", "metrics", "session")
 
 
 class TokenKeeper(Protocol):
@@ -126,6 +127,7 @@ class Gateway:
     - `demo_url`: base URL of the running demo upstream, for rows of that kind without one.
     - `keeper`: gets tokens for credentials that have none of their own.
     - `books`: keep what is settled, share credentials' states with other gateways, and hold the keys' limits.
+    - `figures`: count what is settled. None: nobody does.
     """
 
     def __init__(
@@ -139,8 +141,10 @@ class Gateway:
         demo_url: str | None = None,
         books: Node | None = None,
         keeper: TokenKeeper | None = None,
+        figures: Figures | None = None,
     ) -> None:
         self._books = books
+        self._figures = figures
         self._keeper = keeper
         self._accounts: dict[int, _Account] = {}
         self._registry = registry
@@ -200,11 +204,20 @@ class Gateway:
 
     def decide(self, request: Request) -> Deferred[Plan | Refusal | Answer]:
         """Say what is done with a request."""
+        decided = self._decide_for(request)
+        if self._figures is not None:
+            if isinstance(decided, Refusal):
+                self._figures.counts.refused(request.protocol, decided.code)
+            elif isinstance(decided, CoroutineType):
+                return self._figures.refused_later(request, decided)
+        return decided
+
+    def _decide_for(self, request: Request) -> Deferred[Plan | Refusal | Answer]:
         key = self._tables.keys.admit(request)
-        if isinstance(key, Refusal):
-            return key
         if request.operation in _OWN:
             return self._own(request, key)
+        if isinstance(key, Refusal):
+            return key
         if self._books is None:
             return self._decide(request, key)
         admitted = self._books.admit(None, None) if key is None else self._books.admit(key.id, key.limits)
@@ -370,12 +383,18 @@ class Gateway:
         account = self._accounts.pop(settlement.token, None)
         if account is not None and self._books is not None:
             self._enter(self._books, account, running, settlement)
+        if self._figures is not None:
+            is_free = account is not None and account.is_free
+            self._figures.counts.settled(running, settlement, self._facts(running.runtime).prices, is_free=is_free)
+
+    def _facts(self, runtime: RuntimeMap) -> ModelFacts:
+        return self._tables.resolver.facts.of(runtime.kind, runtime.provider, runtime.model)
 
     def _enter(self, books: Node, account: _Account, way: RouteAttempts, settlement: Settlement) -> None:
         from headrace.node import Settled
 
         runtime, key = way.runtime, account.key
-        facts = self._tables.resolver.facts.of(runtime.kind, runtime.provider, runtime.model)
+        facts = self._facts(runtime)
         told = Settled(
             number=settlement.token,
             at=account.at,
@@ -426,7 +445,11 @@ class Gateway:
         message = f"no model {name[:NAME_LIMIT]!r} is known here to this client; GET /v1/models lists those that are"
         return Refusal(status=404, code="model_not_found", message=message, param="model")
 
-    def _own(self, request: Request, key: GatewayKey | None) -> Deferred[Plan | Refusal | Answer]:
+    def _own(self, request: Request, key: GatewayKey | Refusal | None) -> Deferred[Plan | Refusal | Answer]:
+        if request.operation == "metrics":
+            return self._page(request)
+        if isinstance(key, Refusal):
+            return key
         if request.operation == "session":
             # A conversation over one connection: each of its requests is decided on as it comes.
             return Answer(body=b"")
@@ -435,6 +458,13 @@ class Gateway:
         if self.refresh is None or not due:
             return self._told(request, key)
         return self._told_later(self.refresh(due), request, key)
+
+    def _page(self, request: Request) -> Answer | Refusal:
+        if self._figures is None:
+            return Refusal(status=404, code="unknown_path", message="nobody counts here")
+        return self._figures.answer(
+            request, self._running.values(), self._breakers, self._books, self.listings, now=self._clock()
+        )
 
     def _told(self, request: Request, key: GatewayKey | None) -> Answer | Refusal:
         protocol = request.protocol or "openai_chat"
@@ -650,6 +680,8 @@ class Gateway:
         for route in config.routes:
             profile = str(parse(route.profile) or route.profile)
             rules[profile] = (*rules.get(profile, ()), Rule(route.to, frozenset(route.on), route.hedge))
+        if self._figures is not None:
+            self._figures.configure(config, rows)
         return _Tables(resolver, keys, rules, {})
 
 

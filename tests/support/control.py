@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.config import Config, parse
+from headrace.figures import Figures
 from headrace.gateway import Gateway
 from headrace.registry import Registry
 from headrace.requests import Failure
@@ -120,7 +121,14 @@ def configured(text: str, environ: dict[str, str] | None = None, folder: Path = 
     return parse(text, name="test.toml", folder=folder, environ=environ or {}, checks=(registry.check, check_selectors))
 
 
-def gateway(text: str, environ: dict[str, str] | None = None, *, clock: Clock | None = None, seed: int = 1) -> Gateway:
+def gateway(
+    text: str,
+    environ: dict[str, str] | None = None,
+    *,
+    clock: Clock | None = None,
+    seed: int = 1,
+    figures: Figures | None = None,
+) -> Gateway:
     """A gateway of this configuration."""
     return Gateway(
         configured(text, environ),
@@ -129,4 +137,5 @@ def gateway(text: str, environ: dict[str, str] | None = None, *, clock: Clock | 
         random=random.Random(seed).random,
         salt=b"0123456789abcdef",
         demo_url="http://127.0.0.1:4242/v1",
+        figures=figures,
     )

@@ -173,7 +173,10 @@ class _References:
         keys = tuple(
             replace(key, secret=self._secret(("keys", at, "secret"), key.secret)) for at, key in enumerate(config.keys)
         )
-        return replace(config, providers=providers, keys=keys, store=self._store())
+        metrics = config.metrics
+        if metrics.secret is not None:
+            metrics = replace(metrics, secret=self._secret(("metrics", "secret"), metrics.secret))
+        return replace(config, providers=providers, keys=keys, metrics=metrics, store=self._store())
 
     def _credential(self, path: Path, one: Credential) -> Credential:
         if one.oauth is None:
@@ -294,6 +297,9 @@ def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
         yield from _row(("providers", at), row)
     yield from _repeated("keys", [key.id for key in config.keys])
     yield from _same_secrets(("keys",), [key.secret for key in config.keys])
+    watcher = config.metrics.secret
+    if watcher is not None and any(key.secret.reveal() == watcher.reveal() for key in config.keys):
+        yield ("metrics", "secret"), "is the same secret as one of [[keys]]; give who watches its own"
     for at, key in enumerate(config.keys):
         for index, pattern in enumerate(key.models):
             if pattern.count("*") > 1:

@@ -29,6 +29,7 @@ __all__ = [
     "DeadlineTable",
     "Defaults",
     "Key",
+    "Metrics",
     "ModelTable",
     "PoolTable",
     "Provider",
@@ -244,6 +245,17 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """Who may read the gateway's figures (`GET /metrics`)."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
+
+    secret: SecretText | None = None
+    """`env:NAME` or `file:PATH`. Whoever watches sends it as a Bearer token, and can ask for nothing else with it.
+    Without one, a gateway without `[[keys]]` tells everybody that may ask it, and one with keys tells nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """A key that a client of the gateway shows."""
 
@@ -354,6 +366,7 @@ class Config:
     """Names that clients send, exact or with one `*`, to `provider_id/model` or a profile. `{model}` stands for the
     whole name that was asked."""
     keys: tuple[Key, ...] = ()
+    metrics: Metrics = Metrics()
     subjects: dict[str, Subject] = field(default_factory=dict)
     """By subject, what a profile is bound to for it instead."""
     defaults: Defaults = Defaults()

@@ -91,6 +91,13 @@ class Node:
         self._keeping = asyncio.Lock()
         self._away_since: float | None = None
         self.committed = 0
+        #: How often the store failed, or could not be reached.
+        self.store_errors = 0
+
+    @property
+    def journaled(self) -> int:
+        """How many settled requests are in the journal."""
+        return len(self._journal)
 
     @property
     def waiting(self) -> int:
@@ -252,6 +259,7 @@ class Node:
             self._went_away(error)
         except StoreError as error:
             # Asked again it would say the same; what waits for this lease must not ask until its span is over.
+            self.store_errors += 1
             _LOG.error("the store refuses to lease of %s: %s", lease.name, error)
             lease.empty = True
         else:
@@ -355,6 +363,7 @@ class Node:
             raise
 
     def _went_away(self, error: StoreError | None) -> None:
+        self.store_errors += error is not None
         if self._away_since is None:
             self._away_since = self._clock()
             if error is not None:
@@ -369,8 +378,9 @@ class Node:
                 await self._from_journal(store)
                 await self._read_states(raising=True)
             except (StoreUnavailable, StoreConflict):
-                pass
+                self.store_errors += 1
             except StoreError as error:
+                self.store_errors += 1
                 _LOG.error("the store is there and refuses what it is given: %s", error)
             else:
                 async with self._keeping:

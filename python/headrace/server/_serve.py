@@ -21,8 +21,10 @@ from headrace._bridge import DemoRef, GatewayConfig, GatewayRef
 from headrace.config import ConfigurationError, is_loopback
 from headrace.credentials.oauth import Keeper
 from headrace.credentials.vault import vault_of
+from headrace.figures import Figures
 from headrace.gateway import Gateway
 from headrace.node import Node
+from headrace.server._figures import process_families
 from headrace.server._hands import Hands
 from headrace.server._listings import Refresher
 from headrace.store import default_path
@@ -70,18 +72,23 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
         clock=time.time,
         random=random.SystemRandom().random,
     )
+    salt = os.urandom(16)
+    figures = Figures(salt=salt)
     try:
         policy = Gateway(
             config,
             registry=registry,
             clock=time.time,
             random=random.SystemRandom().random,
-            salt=os.urandom(16),
+            salt=salt,
             demo_url=f"{demo.url}/v1" if demo else None,
             books=books,
             keeper=keeper,
+            figures=figures,
         )
         edge = GatewayRef.start(_edge_config(config))
+        began = time.time()
+        figures.process = lambda: process_families(edge.counters(), began)
         asyncio.run(_Process(config, policy, edge, reloader, books, keeper).run())
     finally:
         if demo:

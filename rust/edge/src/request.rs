@@ -198,6 +198,7 @@ pub(crate) fn route(head: &RequestHead<'_>, guard: &Guard) -> Result<Route, Prob
         "/v1/images/edits" => other(Operation::ImageEdits),
         "/v1/web_search" => other(Operation::WebSearch),
         "/v1/web_fetch" => other(Operation::WebFetch),
+        "/metrics" => (Route::Policy(Operation::Metrics, Protocol::OpenaiChat), GET),
         "/healthz" => (Route::Health, GET),
         "/readyz" => (Route::Ready, GET),
         "/api/hello" => (Route::Hello, GET),
