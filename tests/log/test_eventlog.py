@@ -21,7 +21,8 @@ from headrace.log.eventlog import (
 )
 from headrace.log.jsonl import JsonlError, export_run, import_run, parse
 from headrace.log.records import LogError, TamperedError
-from headrace.store import open_store
+from headrace.log.schema import SCHEMA
+from headrace.store import Schema, StoreUnavailable, open_store
 from tests.support import runs
 
 TICKS = itertools.count(1_700_000_000)
@@ -106,6 +107,11 @@ async def test_the_same_append_twice_adds_nothing(store_url):
         assert (await log.info(runs.RUN)).head == 4
         with pytest.raises(KeyReusedError):
             await later.append(p.UserMessage(text="other"), key="k")
+        unnamed = await later.append(p.UserMessage(text="c"))
+        assert await later.append(p.UserMessage(text="c"), key=unnamed[0].key) == unnamed
+        with pytest.raises(KeyReusedError):
+            await later.append(p.UserMessage(text="other"), key=unnamed[0].key)
+        assert (await log.info(runs.RUN)).head == 5
 
 
 @holds
@@ -166,6 +172,55 @@ async def test_a_cancelled_append_is_found_or_is_not_there_and_never_half(store_
         assert verdict.events == writer.head
         types = [record.type for record in await log.read(runs.RUN)]
         assert types.count("run.paused") == types.count("user.message") - 1 - 12
+
+
+@holds
+async def test_an_append_whose_answer_is_lost_is_looked_up_and_stands_once(store_url):
+    """Whether it was written before the store went away, or was not."""
+    async with opened(store_url()) as log:
+        writer = await written(log, runs.begin())
+        at_once = log.store.at_once
+        for was_written in (True, False):
+            lost = []
+
+            async def losing(*statements, lost=lost, was_written=was_written):
+                if not lost:
+                    lost.append(await at_once(*statements) if was_written else None)
+                    raise StoreUnavailable("the connection is gone")
+                return await at_once(*statements)
+
+            log.store.at_once = losing
+            await writer.append(p.UserMessage(text=f"{was_written}"))
+            assert lost == [True if was_written else None]
+        del log.store.at_once
+
+        async def away(*_):
+            raise StoreUnavailable("still gone")
+
+        log.store.at_once = away
+        with pytest.raises(StoreUnavailable):
+            await writer.append(p.UserMessage(text="never"))
+        del log.store.at_once
+        await writer.append(p.UserMessage(text="after"))
+        said = [record.value().text for record in (await log.read(runs.RUN))[2:]]
+        assert said == ["True", "False", "after"]
+
+
+@holds
+async def test_a_log_of_an_earlier_release_is_brought_up_to_date(store_url):
+    """Its rows stay what they were, and its keys still name what they named."""
+    store = await open_store(store_url())
+    await store.migrate(Schema("log", SCHEMA.migrations[:4]))
+    log = EventLog(store, clock=lambda: float(next(TICKS)))
+    writer = await written(log)
+    await writer.append(p.RunResumed(), key="k")
+    before = await log.read(runs.RUN)
+    await EventLog.over(store)
+    assert await log.read(runs.RUN) == before
+    assert await writer.append(p.RunResumed(), key="k") == before[-1:]
+    with pytest.raises(KeyReusedError):
+        await writer.append(p.UserMessage(text="other"), key="k")
+    await store.close()
 
 
 @holds

@@ -14,6 +14,7 @@ Projection, and what events mean, must not be added here.
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -52,9 +53,17 @@ PAYLOAD_LIMIT: Final = 8 << 20
 PAGE: Final = 2000
 """Events of one read: some megabytes at most in the usual run."""
 
+_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _COLUMNS: Final = "run_id, seq, id, at_ms, epoch, type, version, idem, salt, digest, chain, payload"
 _INSERT_RUN: Final = "INSERT INTO log_runs (run_id, created_ms, epoch, head, chain) VALUES (?, ?, ?, ?, ?)"
 _INSERT: Final = f"INSERT INTO log_events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
+
+_MOVE: Final = "UPDATE log_runs SET head = ?, chain = ? WHERE run_id = ? AND epoch = ? AND head = ?"
+#: Both of an append as one statement, which PostgreSQL commits on the same round trip. A column is an array.
+_APPEND: Final = f"""WITH moved AS ({_MOVE} RETURNING run_id)
+INSERT INTO log_events ({_COLUMNS}) SELECT moved.run_id, new.* FROM moved, unnest(
+    ?::bigint[], ?::text[], ?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[],
+    ?::bytea[], ?::bytea[], ?::bytea[], ?::bytea[]) AS new"""  # noqa: S608 - names of ours
 
 
 class ConflictError(LogError):
@@ -311,10 +320,12 @@ class RunLog:
         await self._settle()
         if not 0 < len(payloads) <= BATCH_LIMIT:
             raise LogError(f"an append has 1 to {BATCH_LIMIT} events, this one {len(payloads)}")
+        if key is not None and _ID.match(key) and (found := await self._under(key, len(payloads))):
+            return self._same(found, payloads, key)  # of an append that had no key: the index is not about it
         records = self.envelopes(payloads, key)
         self._unsure = records
         try:
-            await self._write(records)
+            await self._written(records)
         except StoreUnavailable:
             raise  # written or not: the next append finds out
         except ConstraintViolated:
@@ -352,40 +363,44 @@ class RunLog:
             records.append(record)
         return records
 
+    async def _written(self, records: list[Record]) -> None:
+        """Write; and where the store went away meanwhile, look whether it is written, and write it once more if not."""
+        try:
+            await self._write(records)
+        except StoreUnavailable:
+            if not await self._stands(records):
+                await self._write(records)
+
     async def _write(self, records: list[Record]) -> None:
         last = records[-1]
-        async with self._store.transaction() as tx:
-            moved = await tx.execute(
-                "UPDATE log_runs SET head = ?, chain = ? WHERE run_id = ? AND epoch = ? AND head = ?",
-                last.seq,
-                last.chain,
-                self.run_id,
-                self.epoch,
-                self.head,
-            )
-            if not moved:
-                info = await _info(tx, self.run_id)
-                if info.epoch != self.epoch:
-                    raise FencedError(f"run {self.run_id}: epoch {self.epoch} was fenced by epoch {info.epoch}")
-                raise ConflictError(f"run {self.run_id}: its head is event {info.head}, not {self.head}")
-            if len(records) == 1:
-                await tx.execute(_INSERT, *last)
-            else:
-                await tx.execute_many(_INSERT, records)
+        move = (last.seq, last.chain, self.run_id, self.epoch, self.head)
+        if self._store.dialect == "postgresql":
+            columns: Any = list(zip(*records, strict=True))[1:]
+            moved = await self._store.at_once((_APPEND, (*move, *columns)))
+        else:
+            moved = await self._store.at_once((_MOVE, move), (_INSERT, records))
+        if not moved:
+            info = await self.log.info(self.run_id)
+            if info.epoch != self.epoch:
+                raise FencedError(f"run {self.run_id}: epoch {self.epoch} was fenced by epoch {info.epoch}")
+            raise ConflictError(f"run {self.run_id}: its head is event {info.head}, not {self.head}")
 
     async def _settle(self) -> None:
         """Find out what became of an append that was cut off."""
         if not self._unsure:
             return
+        if await self._stands(self._unsure):
+            self.forward(self._unsure)
+        self._unsure = []
+
+    async def _stands(self, records: list[Record]) -> bool:
         async with self._store.transaction() as tx:
             # A write, which waits for a commit that is still under way.
             await tx.execute("UPDATE log_runs SET epoch = epoch WHERE run_id = ?", self.run_id)
             rows = await tx.fetch(
-                "SELECT chain FROM log_events WHERE run_id = ? AND seq = ?", self.run_id, self._unsure[-1].seq
+                "SELECT chain FROM log_events WHERE run_id = ? AND seq = ?", self.run_id, records[-1].seq
             )
-        if rows and bytes(rows[0][0]) == self._unsure[-1].chain:
-            self.forward(self._unsure)
-        self._unsure = []
+        return bool(rows) and bytes(rows[0][0]) == records[-1].chain
 
     async def _under(self, key: str, count: int) -> list[Record]:
         keys = [key, *(f"{key}#{number}" for number in range(1, count))]

@@ -144,8 +144,11 @@ def make(
         raise ValueError(f"an idempotency key is 1 to {KEY_LIMIT} printable ASCII characters without space: {key!r}")
     raw = payload.to_json()
     digest = sha256(salt + raw).digest()
-    record = Record(run_id, seq, id_, at_ms, epoch, payload.type, payload.version, key or id_, salt, digest, b"", raw)
-    return record._replace(chain=link(before, record))
+    type_, version, key = payload.type, payload.version, key or id_
+    # As `link` does.
+    head = f"{run_id}\n{seq}\n{id_}\n{at_ms}\n{epoch}\n{type_}\n{version}\n{key}\n"
+    chain = sha256(before + head.encode() + digest).digest()
+    return Record(run_id, seq, id_, at_ms, epoch, type_, version, key, salt, digest, chain, raw)
 
 
 def checked(records: Iterable[Record], run_id: str, *, head: tuple[int, bytes] | None = None) -> Iterator[Record]:

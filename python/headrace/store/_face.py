@@ -172,6 +172,17 @@ class Store(Protocol):
         If cancelled: it is rolled back; during the commit it may have been committed.
         """
 
+    async def at_once(self, guard: tuple[str, Sequence[Value]], *rest: tuple[str, Sequence[Sequence[Value]]]) -> bool:
+        """Carry out a transaction that is known beforehand, on one way to the store and back where that can be.
+
+        - `guard`: a statement and its arguments. Where it writes no row, that is all: nothing is kept.
+        - `rest`: statements, each with rows of arguments, as `Transaction.execute_batch` takes them.
+
+        Returns whether the guard wrote, and all of it is committed.
+        Raises what a transaction raises; then nothing was kept, but after `StoreUnavailable` all of it may have been.
+        If cancelled: all or nothing was kept.
+        """
+
     def listen(self, channel: str) -> AbstractAsyncContextManager[Listener]:
         """Hear what is notified on a channel, from entering on."""
 

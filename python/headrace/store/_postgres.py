@@ -163,6 +163,31 @@ class PostgresStore:
         """Begin a transaction, as the contract says."""
         return _Transaction(self, read_only=read_only)
 
+    async def at_once(self, guard: tuple[str, Sequence[Value]], *rest: tuple[str, Sequence[Sequence[Value]]]) -> bool:
+        """Carry out a whole transaction: a lone guard goes and is committed with one round trip."""
+        if not rest:
+            return _rows(await self._alone(guard)) > 0
+        async with self.transaction() as tx:
+            wrote = await tx.execute(guard[0], *guard[1]) > 0
+            if wrote:
+                await tx.execute_batch(*rest)
+        return wrote
+
+    async def _alone(self, statement: tuple[str, Sequence[Value]]) -> str:
+        with _in_our_words():
+            connection = await self.pool.acquire(timeout=CONNECT_S)
+        try:
+            with _in_our_words():
+                status = await connection.execute(_numbered(statement[0]), *statement[1])
+        except BaseException as error:
+            if isinstance(error, StoreError) and not isinstance(error, StoreUnavailable):
+                await self.pool.release(connection)
+            else:
+                await _drop(self.pool, connection)
+            raise
+        await self.pool.release(connection)
+        return str(status)
+
     @contextlib.asynccontextmanager
     async def listen(self, channel: str) -> Any:
         """Hear what is notified on a channel from now on."""
@@ -256,6 +281,20 @@ class PostgresStore:
             self._ear.terminate()
 
 
+def _rows(status: object) -> int:
+    """Read of a statement's status how many rows it wrote."""
+    word, _, rest = str(status).partition(" ")
+    return int(rest.rpartition(" ")[2]) if word in _COUNTED else 0
+
+
+async def _drop(pool: Any, connection: Any) -> None:
+    """Let a connection go of which nothing is known any more."""
+    with contextlib.suppress(Exception):
+        connection.terminate()
+    with contextlib.suppress(Exception):
+        await pool.release(connection)
+
+
 async def _no_reset(_connection: Any) -> None:
     """A transaction leaves nothing behind: its end is the whole reset, and saves a round trip."""
 
@@ -296,9 +335,7 @@ class _Transaction:
 
     async def execute(self, sql: str, *args: Value) -> int:
         self._wrote = True
-        status = await self._call("execute", _numbered(sql), *args)
-        word, _, rest = str(status).partition(" ")
-        return int(rest.rpartition(" ")[2]) if word in _COUNTED else 0
+        return _rows(await self._call("execute", _numbered(sql), *args))
 
     async def execute_many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
         self._wrote = True
@@ -370,11 +407,11 @@ class _Transaction:
                     await connection.execute(begin)
             except StoreUnavailable:
                 # A pooled connection may have died unseen; nothing was done on it yet.
-                await self._drop(connection)
+                await _drop(self._pool, connection)
                 if last:
                     raise
             except BaseException:
-                await self._drop(connection)
+                await _drop(self._pool, connection)
                 raise
             else:
                 return connection
@@ -385,7 +422,7 @@ class _Transaction:
             with _in_our_words():
                 await connection.execute("COMMIT" if keep else "ROLLBACK")
         except BaseException:
-            await self._drop(connection)
+            await _drop(self._pool, connection)
             if keep:
                 raise
             return  # the server rolls back what it has lost
@@ -402,9 +439,3 @@ class _Transaction:
         for name in reversed(self._locks):
             self._store.names.release(name)
         self._locks.clear()
-
-    async def _drop(self, connection: Any) -> None:
-        with contextlib.suppress(Exception):
-            connection.terminate()
-        with contextlib.suppress(Exception):
-            await self._pool.release(connection)

@@ -124,6 +124,22 @@ class SqliteStore:
         """Begin a transaction, as the contract says."""
         return _Snapshot(self) if read_only and self._path is not None else _Transaction(self, read_only=read_only)
 
+    async def at_once(self, guard: tuple[str, Sequence[Value]], *rest: tuple[str, Sequence[Sequence[Value]]]) -> bool:
+        """Carry out a whole transaction with one turn of the writing thread."""
+        first, args = _read(guard[0])[0], guard[1]
+        others = [(_read(sql)[0], rows) for sql, rows in rest]
+
+        def job(connection: apsw.Connection) -> bool:
+            connection.execute(first, args).fetchall()
+            if not connection.changes():
+                return False
+            for sql, rows in others:
+                connection.executemany(sql, rows).fetchall()
+            return True
+
+        await self.writer.acquire()
+        return await self.writer.whole(job)
+
     @contextlib.asynccontextmanager
     async def listen(self, channel: str) -> Any:
         """Hear what is notified on a channel from now on."""
@@ -454,7 +470,7 @@ class _Transaction:
         if self._failed is not None:
             raise StoreError("the transaction has failed, and nothing more can be done with it") from self._failed
 
-    def _told(self, ended: asyncio.Future[None]) -> None:
+    def _told(self, ended: asyncio.Future[bool]) -> None:
         self._free_locks()
         if not ended.cancelled() and ended.exception() is None:
             self._store.committed(self._notices)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-__all__ = ["BUSY_S", "ConnectionThread", "connect", "in_our_words"]
+__all__ = ["BUSY_S", "ConnectionThread", "connect", "our_error"]
 
 #: Seconds that a statement waits for another process's write: longer than any transaction should write.
 BUSY_S: Final = 10.0
@@ -65,8 +65,6 @@ class ConnectionThread:
             await done
 
     def _work(self) -> None:
-        import apsw
-
         connection: apsw.Connection | None = None
         while (entry := self._jobs.get()) is not None:
             job, future = entry
@@ -74,12 +72,8 @@ class ConnectionThread:
                 if connection is None and job is not _close:
                     connection = self._connect()
                 result = job(connection)
-            except apsw.Error as error:
-                self._tell(future, None, in_our_words(error))
-            except (OverflowError, TypeError, UnicodeError) as error:
-                self._tell(future, None, ValueRefused(str(error)))
             except Exception as error:  # noqa: BLE001 - it goes to whoever waits for the job
-                self._tell(future, None, error)
+                self._tell(future, None, our_error(error))
             else:
                 self._tell(future, result, None)
 
@@ -124,8 +118,19 @@ def connect(path: Path | None, *, synchronous: str, read_only: bool = False) -> 
     return connection
 
 
-def in_our_words(error: Exception) -> StoreError:
-    """Give our class of an SQLite error. Its message names tables and columns, never values."""
+def our_error(error: Exception) -> Exception:
+    """Give our class of a job's error: of SQLite's and of what it cannot take. Others stay what they are.
+
+    A message names tables and columns, never values.
+    """
+    import apsw
+
+    if isinstance(error, apsw.Error):
+        return _in_our_words(error)
+    return ValueRefused(str(error)) if isinstance(error, (OverflowError, TypeError, UnicodeError)) else error
+
+
+def _in_our_words(error: Exception) -> StoreError:
     import apsw
 
     if isinstance(error, apsw.ConstraintError):

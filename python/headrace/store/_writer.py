@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.store._face import StoreUnavailable
+from headrace.store._threads import our_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,8 @@ GROUP_LIMIT: Final = 64
 #: Seconds after which a group takes no further transaction: what a commit may cost its first member.
 GROUP_S: Final = 0.005
 
+GIVEN_UP: Final = "SQLite gave the transaction up"
+
 
 class Writer:
     """Gives turns on the writing connection.
@@ -47,7 +50,7 @@ class Writer:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._taken = False
         self._open = False
-        self._group: list[asyncio.Future[None]] = []
+        self._group: list[asyncio.Future[bool]] = []
         self._since = 0.0
         self._owner: asyncio.Task[object] | None = None
 
@@ -96,18 +99,13 @@ class Writer:
 
         return began, self._thread.run(both)
 
-    def end(self, *, keep: bool, alone: bool = False) -> asyncio.Future[None]:
+    def end(self, *, keep: bool, alone: bool = False) -> asyncio.Future[bool]:
         """End the turn's transaction; the future tells when it is committed, or rolled back.
 
         - `alone`: nobody may join after it.
         """
-        goes_on = (
-            bool(self._waiting)
-            and not alone
-            and len(self._group) + keep < self._limit
-            and self._loop.time() - self._since < GROUP_S
-        )
-        told: asyncio.Future[None] = self._loop.create_future()
+        goes_on = not alone and self._goes_on(keep=keep)
+        told: asyncio.Future[bool] = self._loop.create_future()
         if keep:
             self._group.append(told)
         self._owner = None
@@ -116,7 +114,46 @@ class Writer:
         future.add_done_callback(lambda done: self._ended(done, told, goes_on=goes_on))
         return told
 
-    def _ended(self, done: asyncio.Future[None], told: asyncio.Future[None], *, goes_on: bool) -> None:
+    def whole(self, job: Callable[[apsw.Connection], bool]) -> asyncio.Future[bool]:
+        """Carry out the turn's whole transaction on one way to the thread.
+
+        - `job`: gives whether it is to be kept.
+
+        The future tells what the job gave: once it is committed, or rolled back; else the job's error.
+        """
+        if not self._open:
+            self._since = self._loop.time()
+        shared, goes_on = self._open, self._goes_on(keep=True)
+        self._open = True
+        told: asyncio.Future[bool] = self._loop.create_future()
+        self._owner = None
+        future = self._thread.run(lambda connection: _whole(connection, job, shared=shared, commit=not goes_on))
+        future.add_done_callback(lambda done: self._ran(done, told, goes_on=goes_on))
+        return told
+
+    def _ran(self, done: asyncio.Future[bool | Exception], told: asyncio.Future[bool], *, goes_on: bool) -> None:
+        error = done.exception()
+        outcome = error or done.result()
+        if outcome is False:
+            if not told.done():
+                told.set_result(False)
+        elif outcome is True or error is not None:
+            self._group.append(told)
+        elif not told.done():
+            told.set_exception(outcome)
+            self._silence(told)
+        if error is not None or not goes_on:
+            self._open = False
+            self._tell_group(error)
+        self._pass_on()
+
+    def _goes_on(self, *, keep: bool) -> bool:
+        """Whether a turn that ends leaves its commit to the next."""
+        return (
+            bool(self._waiting) and len(self._group) + keep < self._limit and self._loop.time() - self._since < GROUP_S
+        )
+
+    def _ended(self, done: asyncio.Future[None], told: asyncio.Future[bool], *, goes_on: bool) -> None:
         error = done.exception()
         if error is not None:
             # The whole outer transaction is gone, and with it the group.
@@ -126,7 +163,7 @@ class Writer:
             self._open = False
             self._tell_group(None)
         if not told.done() and told not in self._group:
-            told.set_result(None)
+            told.set_result(False)
         self._pass_on()
 
     def _pass_on(self) -> None:
@@ -143,7 +180,7 @@ class Writer:
         # A group was left open for somebody who went away.
         self._taken = True
         future = self._thread.run(lambda connection: _end(connection, keep=None, commit=True, shared=True))
-        told: asyncio.Future[None] = self._loop.create_future()
+        told: asyncio.Future[bool] = self._loop.create_future()
         future.add_done_callback(lambda done: self._ended(done, told, goes_on=False))
 
     def _tell_group(self, error: BaseException | None) -> None:
@@ -152,13 +189,13 @@ class Writer:
             if told.done():
                 continue
             if error is None:
-                told.set_result(None)
+                told.set_result(True)
             else:
                 told.set_exception(error)
                 self._silence(told)
 
     @staticmethod
-    def _silence(future: asyncio.Future[None]) -> None:
+    def _silence(future: asyncio.Future[bool]) -> None:
         """An error that nobody fetches is no finding: whoever waited was cancelled."""
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -170,6 +207,34 @@ def _begin(connection: apsw.Connection) -> None:
     connection.execute("SAVEPOINT turn")
 
 
+def _whole(
+    connection: apsw.Connection, job: Callable[[apsw.Connection], bool], *, shared: bool, commit: bool
+) -> bool | Exception:
+    """Carry out a turn from its begin to its end, and give what its job gave or raised.
+
+    What is raised here is the outer transaction's end, and with it the end of all that shared it.
+    """
+    alone = commit and not shared
+    if not connection.in_transaction:
+        if shared:
+            raise StoreUnavailable(GIVEN_UP)
+        connection.execute("BEGIN IMMEDIATE")
+    if not alone:
+        connection.execute("SAVEPOINT turn")
+    outcome: bool | Exception
+    try:
+        outcome = job(connection)
+    except Exception as error:  # noqa: BLE001 - it goes to whoever waits for the job
+        outcome = our_error(error)
+        if alone and not connection.in_transaction:
+            return outcome
+    if alone and outcome is not True:
+        connection.execute("ROLLBACK")
+    else:
+        _end(connection, keep=None if alone else outcome is True, commit=commit, shared=True)
+    return outcome
+
+
 def _end(connection: apsw.Connection, *, keep: bool | None, commit: bool, shared: bool) -> None:
     """Keep or drop the savepoint (None: there is none), and commit the outer transaction if asked.
 
@@ -177,7 +242,7 @@ def _end(connection: apsw.Connection, *, keep: bool | None, commit: bool, shared
     """
     if not connection.in_transaction:
         if shared or keep:
-            raise StoreUnavailable("SQLite gave the transaction up")
+            raise StoreUnavailable(GIVEN_UP)
         return
     try:
         if keep is False:

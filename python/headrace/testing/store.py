@@ -51,6 +51,7 @@ SCHEMA: Final = Schema(
     ),
 )
 NEWER: Final = Schema("contract", (*SCHEMA.migrations, "CREATE TABLE contract_later (id BIGINT PRIMARY KEY)"))
+COUNT: Final = "INSERT INTO contract_counts VALUES (?, ?)"
 #: Seconds that no test of these should need.
 LIMIT_S: Final = 20.0
 PROCESSES: Final = 3
@@ -361,6 +362,15 @@ class StoreContract:
             committed: set[str] = set()
             failed: set[str] = set()
 
+            async def whole(name: str, *, fails: bool) -> None:
+                first, second = (
+                    (f"{name} {which}", n) for n, which in enumerate(("first", "first" if fails else "second"))
+                )
+                with contextlib.suppress(ConstraintViolated):
+                    await store.at_once((COUNT, first), (COUNT, [second]))
+                    committed.add(name)
+                failed.update([name] if fails else [])
+
             async def one(name: str, *, fails: bool, locks: bool) -> None:
                 async with store.transaction() as tx:
                     if locks:
@@ -374,7 +384,10 @@ class StoreContract:
                 committed.add(name)
 
             async def tried(n: int) -> None:
-                doing = one(f"{n}", fails=random.random() < 0.2, locks=random.random() < 0.3)
+                fails = random.random() < 0.2
+                doing = (
+                    whole(f"{n}", fails=fails) if n % 3 == 0 else one(f"{n}", fails=fails, locks=random.random() < 0.3)
+                )
                 at = random.randrange(1, 12) if random.random() < 0.5 else 1000
                 with contextlib.suppress(asyncio.CancelledError, ZeroDivisionError):
                     await cancelled_at(doing, at)
@@ -392,6 +405,59 @@ class StoreContract:
             assert committed <= firsts
             assert not failed & firsts
             assert 20 < len(committed) < 230
+
+        self._run(body)
+
+    def test_a_whole_transaction_is_its_guards_and_all_or_nothing(self) -> None:
+        """Nothing without the guard's row, nothing after an error, and what was told is committed."""
+
+        async def body(store: Store) -> None:
+            await _count(store, "row", 0)
+            move = "UPDATE contract_counts SET n = ? WHERE name = 'row' AND n = ?"
+            assert await store.at_once((move, (1, 0)), (COUNT, [("a", 1), ("b", 2)]), (COUNT, [("c", 3)]))
+            assert not await store.at_once((move, (7, 0)), (COUNT, [("d", 4)]))
+            assert await store.at_once((move, (2, 1)))
+            assert not await store.at_once((move, (3, 1)))
+            with _raises(ConstraintViolated):
+                await store.at_once((move, (3, 2)), (COUNT, [("e", 5), ("a", 6)]))
+            with _raises(ConstraintViolated):
+                await store.at_once((COUNT, ("a", 9)))
+            with _raises(ValueRefused):
+                await store.at_once((move, (3, 2)), (COUNT, [("great", 2**63)]))
+            with _raises(StoreError):
+                await store.at_once(("no such statement", ()))
+            async with store.transaction(read_only=True) as tx:
+                found = await tx.fetch("SELECT name, n FROM contract_counts ORDER BY name")
+            assert found == [("a", 1), ("b", 2), ("c", 3), ("row", 2)]
+
+        self._run(body)
+
+    def test_whole_transactions_at_once_all_count_beside_others(self) -> None:
+        """Of those that want the same step one gets it; those that share a commit with an error are not lost."""
+
+        async def body(store: Store) -> None:
+            await _count(store, "row", 0)
+            move = "UPDATE contract_counts SET n = n + 1 WHERE name = 'row' AND n = ?"
+            got: list[int] = []
+
+            async def step(n: int) -> None:
+                if await store.at_once((move, (n // 4,)), (COUNT, [(f"step {n // 4}", n)])):
+                    got.append(n // 4)
+
+            async def other(n: int) -> None:
+                await _count(store, f"other {n}", n)
+
+            async def wrong() -> None:
+                with _raises(ConstraintViolated):
+                    await store.at_once((COUNT, ("new", 1)), (COUNT, [("row", 1)]))
+
+            for start in range(0, 24, 4):
+                steps = [step(start + n) for n in range(4)]
+                await asyncio.gather(other(start), steps[0], wrong(), *steps[1:], wrong(), other(start + 1))
+            assert got == list(range(6))
+            assert await _counted(store, "row") == 6
+            assert [await _counted(store, f"other {n}") for n in (0, 1, 20, 21)] == [0, 1, 20, 21]
+            assert await _counted(store, "new") is None
 
         self._run(body)
 
