@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import Decoder
-from headrace.cli import READ, main
+from headrace.cli import main
+from headrace.cli_bodies import READ
 from headrace.codes import Protocol
 from headrace.config import Config
 
