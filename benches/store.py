@@ -183,7 +183,7 @@ async def _round(url: str, pace: tuple[int, float]) -> float:
     store = await open_store(url)
     async with store.transaction() as tx:
         found = await tx.fetch("SELECT count(*) FROM node_requests WHERE cost_usd IS NOT NULL")
-        attempts = await tx.fetch("SELECT credential, count(*) FROM node_attempts GROUP BY credential")
+        attempts = await tx.fetch("SELECT credential, count(*) FROM node_every_attempt GROUP BY credential")
     await store.close()
     if found != [(REQUESTS + 1,)] or sum(count for _, count in attempts) != REQUESTS + 1 or len(attempts) != MEMBERS:
         raise AssertionError(f"the ledger is not what was settled: {found}, {attempts}")

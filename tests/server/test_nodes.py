@@ -148,7 +148,7 @@ def test_a_gateway_that_is_killed_under_load_loses_no_settled_request_and_double
             stayed, died = (load.stop() for load in loads)
             _hear_out(dies)
         found = [model for (model,) in rows(store_url, "SELECT model FROM node_requests")]
-        attempts = rows(store_url, "SELECT request, count(*) FROM node_attempts GROUP BY request")
+        attempts = rows(store_url, "SELECT request, count(*) FROM node_every_attempt GROUP BY request")
         nodes = dict(rows(store_url, "SELECT node, count(*) FROM node_requests GROUP BY node"))
     assert len(found) == len(set(found)) == len(attempts)
     assert all(count == 1 for _, count in attempts)
@@ -194,7 +194,7 @@ def test_gateways_agree_on_a_credential_within_a_second(store_url: str, tmp_path
     states = rows(store_url, "SELECT credential, status, reason FROM node_states ORDER BY credential")
     assert states == [("c1", "cooling", "rate_limit"), ("c2", "dead", "auth")]
     everything = json.dumps(rows(store_url, "SELECT * FROM node_requests"), default=str)
-    everything += json.dumps(rows(store_url, "SELECT * FROM node_attempts"), default=str)
+    everything += json.dumps(rows(store_url, "SELECT * FROM node_every_attempt"), default=str)
     everything += json.dumps(rows(store_url, "SELECT * FROM node_states"), default=str)
     assert PLANTED not in everything
 
@@ -234,7 +234,7 @@ def test_the_ledger_tells_how_a_request_came_to_its_model(tmp_path: pathlib.Path
     told = rows(store, "SELECT asked, provider, capability, route, attempts FROM node_requests")
     route = "near/m -> acme/m; reason=rate_limit; capability=language_model"
     assert told == [("primary", "acme", "language_model", route, 2)]
-    told = rows(store, "SELECT attempt, provider, credential, kind, status FROM node_attempts ORDER BY attempt")
+    told = rows(store, "SELECT attempt, provider, credential, kind, status FROM node_every_attempt ORDER BY attempt")
     assert told == [(1, "near", "n1", "rate_limit", 429), (2, "acme", "c1", None, 200)]
 
 

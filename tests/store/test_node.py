@@ -7,6 +7,7 @@ import errno
 import json
 import pathlib
 import time
+import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,8 @@ from headrace.credentials import Status
 from headrace.node import SCHEMA, Node
 from headrace.node._journal import Journal
 from headrace.node._ledger import rows_of
+from headrace.node._node import FLUSH_S
+from headrace.node._retention import prune
 from headrace.node._tables import ATTEMPT_COLUMNS, REQUEST_COLUMNS
 from headrace.requests import Refusal
 from headrace.store import Schema, SchemaTooNew, Store, open_store
@@ -41,6 +44,64 @@ async def rows(store: Store, sql: str = "SELECT request_id FROM node_requests OR
 async def until(true: Any) -> None:
     while not true():  # noqa: ASYNC110 - what it waits for are facts, which have no event
         await asyncio.sleep(0.005)
+
+
+def test_a_request_that_was_answered_at_once_is_one_row(tmp_path: pathlib.Path, postgres: Postgres) -> None:
+    """Its only attempt is told by the request's row; whoever asks for attempts finds it beside the others."""
+
+    async def body(url: str) -> None:
+        node = Node(url, journals=None, clock=time.time)
+        await node.start()
+        facts = {"input_tokens": 3, "output_tokens": 0, "events": 5, "bytes_sent": 10, "bytes_received": 20}
+        times = {"decide_s": 0.25, "total_s": 1.25}
+        told = settled(1, attempts=(attempt(1, credential="c1", began=50.0),), price=(1.0, 1.0), **facts, **times)
+        node.settled(told)
+        failed = attempt(1, kind="timeout", cause=Cause.INTERRUPTED, status=None)
+        node.settled(settled(2, attempts=(failed, attempt(2, credential="c2")), **facts))
+        # Another model's attempt is never taken for the request's own.
+        node.settled(settled(3, attempts=(attempt(1, model="other"),)))
+        node.settled(settled(4, error=types.SimpleNamespace(kind="aborted"), finish=None))
+        await until(lambda: node.committed == 4)
+        await node.stop()
+        store = await open_store(url)
+        assert len(await rows(store)) == 4
+        kept = await rows(store, "SELECT request, attempt FROM node_attempts ORDER BY request, attempt")
+        assert kept == [(f"{node.id}-2", 1), (f"{node.id}-2", 2), (f"{node.id}-3", 1), (f"{node.id}-4", 1)]
+        every = "SELECT request, attempt, credential FROM node_every_attempt ORDER BY request, attempt"
+        assert await rows(store, every) == [
+            (f"{node.id}-1", 1, "c1"),
+            (f"{node.id}-2", 1, "first"),
+            (f"{node.id}-2", 2, "c2"),
+            (f"{node.id}-3", 1, "first"),
+            (f"{node.id}-4", 1, "first"),
+        ]
+        folded = dict(
+            zip(
+                ATTEMPT_COLUMNS,
+                (await rows(store, f"SELECT * FROM node_every_attempt WHERE request = '{node.id}-1'"))[0],  # noqa: S608
+                strict=True,
+            )
+        )
+        assert folded == {
+            **dict.fromkeys(("cause", "kind", "marked")),
+            "request": f"{node.id}-1",
+            "attempt": 1,
+            "provider": "acme",
+            "model": "m",
+            "credential": "c1",
+            "status": 200,
+            "bytes_sent": 10,
+            "bytes_received": 20,
+            "events": 5,
+            "began": 50.0,
+            "ended": 51.0,
+            "usage_known": 1,
+            "cost_usd": pytest.approx(3e-6),
+        }
+        await store.close()
+
+    run(lambda: body(f"sqlite:{tmp_path}/store.db"))
+    run(lambda: body(postgres.database()))
 
 
 def test_a_settled_request_is_one_row_and_each_attempt_one() -> None:
@@ -119,6 +180,157 @@ def test_rows_are_committed_in_groups_within_a_moment(tmp_path: pathlib.Path) ->
     run(body)
 
 
+class Held:
+    """A store whose writes wait until they may go on, and are counted."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.written: list[list[str]] = []
+        self.running = 0
+        self.may = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def write(self, *statements: Any) -> None:
+        assert self.running == 0
+        self.running += 1
+        self.written.append([row[3] for row in statements[0][1]])
+        try:
+            await self.may.wait()
+            await self.store.write(*statements)
+        finally:
+            self.running -= 1
+
+
+async def held_node(url: str, **options: Any) -> tuple[Node, Held]:
+    held = Held(await open_store(url))
+
+    async def opened(_: str) -> Any:
+        return held
+
+    node = Node(url, clock=time.time, opener=opened, **options)
+    await node.start()
+    return node, held
+
+
+def test_what_is_settled_during_a_commit_waits_for_others_too(tmp_path: pathlib.Path) -> None:
+    """A commit that follows the one before at once would hold a row or two, and cost as much as one of many."""
+
+    async def body() -> None:
+        node, held = await held_node(f"sqlite:{tmp_path}/store.db", journals=None)
+        node.settled(settled(1))
+        await until(lambda: held.running)
+        for n in (2, 3):
+            node.settled(settled(n))
+        held.may.set()
+        await until(lambda: node.committed == 1)
+        node.settled(settled(4))
+        await until(lambda: node.committed == 4)
+        assert held.written == [["req_1"], ["req_2", "req_3", "req_4"]]
+        # What has waited for long enough while a commit took its time goes at once, in the order in which it came.
+        held.may.clear()
+        node.settled(settled(5))
+        await until(lambda: held.running)
+        for n in (6, 7, 8):
+            node.settled(settled(n))
+        await asyncio.sleep(FLUSH_S * 2)
+        assert len(held.written) == 3
+        began = time.monotonic()
+        held.may.set()
+        await until(lambda: len(held.written) == 4)
+        assert held.written[3] == ["req_6", "req_7", "req_8"]
+        assert time.monotonic() - began < FLUSH_S
+        await node.stop()
+
+    run(body)
+
+
+def test_a_stop_writes_what_is_left_after_what_is_being_written(tmp_path: pathlib.Path) -> None:
+    url = f"sqlite:{tmp_path}/store.db"
+
+    async def body() -> None:
+        node, held = await held_node(url, journals=tmp_path)
+        node.settled(settled(1))
+        await until(lambda: held.running)
+        node.settled(settled(2))
+        await asyncio.sleep(FLUSH_S * 2)
+        stopping = asyncio.create_task(node.stop())
+        await asyncio.sleep(0)
+        # The last answers end while the gateway stops.
+        node.settled(settled(3))
+        held.may.set()
+        await stopping
+        assert held.written == [["req_1"], ["req_2", "req_3"]]
+        store = await open_store(url)
+        assert await rows(store) == ["req_1", "req_2", "req_3"]
+        await store.close()
+
+    run(body)
+    assert not list(tmp_path.glob("journal-*"))
+
+
+def test_a_commit_that_is_called_off_gives_its_rows_to_the_journal(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.node._node.STOP_S", 0.1)
+
+    async def body() -> None:
+        node, held = await held_node(f"sqlite:{tmp_path}/store.db", journals=tmp_path)
+        for n in (1, 2):
+            node.settled(settled(n))
+        await until(lambda: held.running)
+        node.settled(settled(3))
+        await node.stop()
+
+    run(body)
+    (journal,) = tmp_path.glob("journal-*")
+    told = [json.loads(line)[0][3] for line in journal.read_text().splitlines()]
+    assert told == ["req_1", "req_2", "req_3"]
+
+
+def test_a_ledger_keeps_its_days_and_no_more(
+    tmp_path: pathlib.Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older requests go with their attempts, a few at a time; nobody's settlement waits for all of it."""
+    monkeypatch.setattr("headrace.node._retention.DELETE_AT_ONCE", 10)
+    monkeypatch.setattr("headrace.node._node.CLEAN_S", 0.05)
+    now = 1_000_000_000.0
+    day = 86_400.0
+
+    async def body(url: str) -> None:
+        node = Node(url, journals=None, clock=lambda: now)
+        await node.start()
+        for n in range(60):
+            told = settled(n, attempts=(attempt(1, kind="timeout"), attempt(2)) if n % 2 else ())
+            told.at = now - 8 * day if n < 35 else now - 6 * day
+            node.settled(told)
+        await until(lambda: node.committed == 60)
+        await asyncio.sleep(0.2)
+        store = await open_store(url)
+        # Without a limit, nothing goes.
+        assert len(await rows(store)) == 60
+        kept = Node(url, journals=None, clock=lambda: now, ledger_days=7)
+        other = Node(url, journals=None, clock=lambda: now, ledger_days=7)
+        await kept.start()
+        await other.start()
+        while len(await rows(store)) > 25:  # noqa: ASYNC110 - rows in a store have no event
+            await asyncio.sleep(0.01)
+        left = await rows(store, "SELECT id FROM node_requests ORDER BY at, id")
+        assert sorted(left) == sorted(f"{node.id}-{n}" for n in range(35, 60))
+        attempts = set(await rows(store, "SELECT request FROM node_attempts"))
+        assert attempts == {f"{node.id}-{n}" for n in range(35, 60) if n % 2}
+        for one in (node, kept, other):
+            await one.stop()
+        assert await prune(store, now - 7 * day) == 0
+        assert await prune(store, now) == 25
+        assert await rows(store, "SELECT count(*) FROM node_attempts") == [0]
+        await store.close()
+
+    run(lambda: body(f"sqlite:{tmp_path}/store.db"))
+    run(lambda: body(postgres.database()))
+
+
 def test_a_row_that_is_written_twice_is_there_once(tmp_path: pathlib.Path) -> None:
     url = f"sqlite:{tmp_path}/store.db"
 
@@ -132,7 +344,7 @@ def test_a_row_that_is_written_twice_is_there_once(tmp_path: pathlib.Path) -> No
         await node.stop()
         store = await open_store(url)
         assert await rows(store) == ["req_1", "req_2"]
-        assert len(await rows(store, "SELECT * FROM node_attempts")) == 2
+        assert len(await rows(store, "SELECT * FROM node_every_attempt")) == 2
         await store.close()
 
     run(body)

@@ -242,6 +242,8 @@ class Store:
     """Settled requests that a gateway keeps in its local journal while the store is away; then it refuses new ones."""
     away_limit: Seconds = 3600.0
     """Seconds that a gateway serves while the store is away."""
+    ledger_days: Annotated[float, Ge(0)] = 90.0
+    """Days that the ledger keeps a request's row; older ones are taken out, a few at a time. 0: for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

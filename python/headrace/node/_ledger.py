@@ -1,4 +1,4 @@
-"""The rows of a request and of its attempts, made where it is settled.
+"""The row of a request, made where it is settled, and those of its attempts, unless the only one answered.
 
 1. A row is plain values: it is written to the store, or to the journal, as it is.
 2. Unknown is None and never 0: usage that nobody told, a price that nobody knows.
@@ -10,6 +10,7 @@ Never here: writing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -145,6 +146,25 @@ Rows: TypeAlias = tuple[tuple["Value", ...], tuple[tuple["Value", ...], ...]]
 """A request's row and its attempts' rows."""
 
 
+#: Of a settlement, in the order of the columns.
+_COUNTED: Final = attrgetter(
+    "attempts",
+    "input_tokens",
+    "output_tokens",
+    "cached_input_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "intents",
+    "events",
+    "bytes_sent",
+    "bytes_received",
+    "bytes_to_client",
+    "decide_s",
+    "first_byte_s",
+    "total_s",
+)
+
+
 def rows_of(node: str, told: Settled) -> Rows:
     """Make a settled request's rows."""
     end = told.settlement
@@ -152,42 +172,48 @@ def rows_of(node: str, told: Settled) -> Rows:
     cost = told.cost
     name = f"{node}-{told.number}"
     error = end.error
+    asked, model, response, upstream = told.asked, runtime.model, end.response_id, end.request_id
+    # Mostly all of them are clean: that is asked once.
+    all_of_them = f"{told.request_id}{asked}{model}{response}{upstream}"
+    if len(all_of_them) <= TEXT_LIMIT and all_of_them.isprintable():
+        request_id = told.request_id
+    else:
+        request_id, asked, response, upstream = map(_text, (told.request_id, asked, response, upstream))
+        model = _text(model) or ""
+    records = told.attempts
+    only = records[0] if len(records) == 1 and error is None else None
+    if only is not None and (only.kind is not None or (only.model, only.provider) != (runtime.model, runtime.provider)):
+        only = None
     request: tuple[Value, ...] = (
         name,
         node,
         told.at,
-        _text(told.request_id),
+        request_id,
         told.key,
-        _text(told.asked),
+        asked,
         runtime.provider,
-        _text(runtime.model),
+        model,
         told.client_protocol,
         runtime.protocol,
         end.status,
         end.finish,
         None if error is None else error.kind,
-        end.attempts,
-        end.input_tokens,
-        end.output_tokens,
-        end.cached_input_tokens,
-        end.cache_write_tokens,
-        end.reasoning_tokens,
-        end.intents,
-        end.events,
-        end.bytes_sent,
-        end.bytes_received,
-        end.bytes_to_client,
-        end.decide_s,
-        end.first_byte_s,
-        end.total_s,
+        *_COUNTED(end),
         cost,
-        _text(end.response_id),
-        _text(end.request_id),
+        response,
+        upstream,
         runtime.capability,
-        _text(told.route),
+        None if told.route is None else _text(told.route),
+        None if only is None else only.credential,
+        None if only is None else only.began,
     )
+    return request, () if only is not None else _attempts(name, told, cost)
+
+
+def _attempts(name: str, told: Settled, cost: float | None) -> tuple[tuple[Value, ...], ...]:
+    end = told.settlement
     last = len(told.attempts) - 1
-    attempts = tuple(
+    return tuple(
         (
             name,
             one.attempt,
@@ -208,7 +234,6 @@ def rows_of(node: str, told: Settled) -> Rows:
         )
         for at, one in enumerate(told.attempts)
     )
-    return request, attempts
 
 
 def _text(text: str | None) -> str | None:

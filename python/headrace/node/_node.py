@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.node._journal import Journal
 from headrace.node._leases import LEASE, MICRO, LeaseKind, Leases
 from headrace.node._ledger import Settled, rows_of
+from headrace.node._retention import prune
 from headrace.node._states import CHANNEL, States
 from headrace.node._tables import ATTEMPT_COLUMNS, REQUEST_COLUMNS, SCHEMA, insert
 from headrace.requests import Refusal
@@ -44,6 +45,7 @@ AWAY_LIMIT_S: Final = 3600.0
 LEASE_WAIT_S: Final = 2.0
 #: Seconds between two looks for rows that are over.
 CLEAN_S: Final = 600.0
+DAY_S: Final = 86_400.0
 #: Seconds that the last rows have at a stop.
 STOP_S: Final = 5.0
 
@@ -58,6 +60,7 @@ class Node:
     - `url`: the store's.
     - `journals`: the folder for what the store cannot take; None keeps it in memory.
     - `clock`: seconds since the Unix epoch.
+    - `ledger_days`: how long a request's row is kept; 0 is for ever.
     - `opener`: opens a store.
     """
 
@@ -69,6 +72,7 @@ class Node:
         clock: Callable[[], float],
         journal_limit: int = JOURNAL_LIMIT,
         away_limit: float = AWAY_LIMIT_S,
+        ledger_days: float = 0.0,
         opener: Callable[[str], Awaitable[Store]] = open_store,
     ) -> None:
         self.id = secrets.token_hex(6)
@@ -77,6 +81,7 @@ class Node:
         self._opener = opener
         self._journal_limit = journal_limit
         self._away_limit = away_limit
+        self._kept = ledger_days * DAY_S
         self._journal = Journal(journals, self.id)
         self._store: Store | None = None
         self._rows: list[Rows] = []
@@ -86,6 +91,8 @@ class Node:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
+        #: Rows have waited for long enough while others were written.
+        self._overdue = False
         self._tasks: set[asyncio.Task[None]] = set()
         #: Who holds it may look at the journal and at whether the store is away, and both stay as they are.
         self._keeping = asyncio.Lock()
@@ -130,6 +137,8 @@ class Node:
 
     async def stop(self) -> None:
         """Write what is left, give back what was leased of budgets, and close the store."""
+        # Nothing that comes now begins a commit of its own: what is left is written below.
+        self._loop = None
         if self._timer is not None:
             self._timer.cancel()
         ended = [task for task in self._tasks if task is not self._flushing]
@@ -285,25 +294,36 @@ class Node:
 
     def _wake(self) -> None:
         """See that what waits is written, with what else comes within a moment."""
-        if self._timer is None and self._flushing is None and self._loop is not None:
+        if self._timer is None and self._loop is not None:
             self._timer = self._loop.call_later(FLUSH_S, self._begin_flush)
 
     def _begin_flush(self) -> None:
+        """Write what waits. What comes meanwhile waits its own moment, or every commit would hold a few rows only."""
         self._timer = None
-        self._flushing = self._spawn(self._flush())
-        self._flushing.add_done_callback(self._flushed)
+        if self._flushing is None:
+            self._flushing = self._spawn(self._flush())
+            self._flushing.add_done_callback(self._flushed)
+        else:
+            self._overdue = True
 
     def _flushed(self, task: asyncio.Task[None]) -> None:
         self._flushing = None
-        if not task.cancelled() and (self._rows or (self._states.waiting and self._away_since is None)):
+        overdue, self._overdue = self._overdue, False
+        if task.cancelled() or self._loop is None:
+            return
+        if overdue:
+            self._begin_flush()
+        elif self._rows or (self._states.waiting and self._away_since is None):
             self._wake()
 
     async def _flush(self) -> None:
-        while self._rows or self._states.waiting:
+        left = len(self._rows)
+        while left > 0 or self._states.waiting:
             if self._away_since is not None or self._store is None:
                 await self._to_journal(self._take_rows())
                 return
             batch = self._take_rows(BATCH)
+            left -= BATCH
             try:
                 await self._commit_what_can_be(self._store, batch)
             except StoreError as error:
@@ -329,18 +349,20 @@ class Node:
         return taken
 
     async def _commit(self, store: Store, batch: Sequence[Rows]) -> None:
+        requests = [request for request, _ in batch]
+        attempts = [row for _, rows in batch if rows for row in rows]
+        written = [one for one in ((_REQUEST, requests), (_ATTEMPT, attempts)) if one[1]]
         marks, revived = self._states.take()
-        try:
-            async with store.transaction() as tx:
-                if batch:
-                    requests = [request for request, _ in batch]
-                    attempts = [row for _, rows in batch for row in rows]
-                    await tx.execute_batch((_REQUEST, requests), (_ATTEMPT, attempts))
-                if marks or revived:
+        if marks or revived:
+            try:
+                async with store.transaction() as tx:
+                    await tx.execute_batch(*written)
                     await self._states.write(tx, marks, revived)
-        except BaseException:
-            self._states.give_back(marks, revived)
-            raise
+            except BaseException:
+                self._states.give_back(marks, revived)
+                raise
+        elif written:
+            await store.write(*written)
         self.committed += len(batch)
         if revived:
             self._spawn(self._read_states())
@@ -456,12 +478,17 @@ class Node:
     async def _cleaning(self) -> None:
         while True:
             await asyncio.sleep(CLEAN_S)
-            if self._store is None or self._away_since is not None:
+            store = self._store
+            if store is None or self._away_since is not None:
                 continue
             try:
-                async with self._store.transaction() as tx:
+                async with store.transaction() as tx:
                     await self._states.clean(tx)
                     await tx.execute("DELETE FROM node_leases WHERE ends < ?", self._clock() - CLEAN_S)
+                if self._kept > 0:
+                    gone = await prune(store, self._clock() - self._kept)
+                    if gone:
+                        _LOG.info("%d requests were older than the ledger is kept, and are gone from it", gone)
             except StoreError as error:
                 _LOG.info("what is over could not be put away: %s", error)
 

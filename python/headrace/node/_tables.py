@@ -41,6 +41,8 @@ REQUEST_COLUMNS: Final = (
     "upstream_request_id",
     "capability",
     "route",
+    "credential",
+    "began",
 )
 ATTEMPT_COLUMNS: Final = (
     "request",
@@ -136,6 +138,18 @@ SCHEMA: Final = Schema(
             PRIMARY KEY (name, span))""",
         "ALTER TABLE node_requests ADD COLUMN capability TEXT",
         "ALTER TABLE node_requests ADD COLUMN route TEXT",
+        # An attempt that was the only one and answered has nothing that its request's row does not: it is told there,
+        # and `began` says so.
+        "ALTER TABLE node_requests ADD COLUMN credential TEXT",
+        "ALTER TABLE node_requests ADD COLUMN began DOUBLE PRECISION",
+        """CREATE VIEW node_every_attempt AS
+            SELECT request, attempt, provider, model, credential, cause, kind, status, marked, bytes_sent,
+                bytes_received, events, began, ended, usage_known, cost_usd FROM node_attempts
+            UNION ALL
+            SELECT id, 1, provider, model, credential, NULL, NULL, status, NULL, bytes_sent,
+                bytes_received, events, began, began + coalesce(total_s, 0) - coalesce(decide_s, 0),
+                CASE WHEN input_tokens IS NULL THEN 0 ELSE 1 END, cost_usd
+            FROM node_requests WHERE began IS NOT NULL""",
     ),
 )
 

@@ -65,6 +65,7 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
         clock=time.time,
         journal_limit=store.journal_limit,
         away_limit=store.away_limit,
+        ledger_days=store.ledger_days,
     )
     keeper = Keeper(
         store.url,

@@ -183,6 +183,14 @@ class Store(Protocol):
         If cancelled: all or nothing was kept.
         """
 
+    async def write(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
+        """Carry out statements in a transaction of their own, each for each of its rows: one way to the store where
+        it can be. Done twice they must be as done once: after a lost connection they may be.
+
+        Raises `StoreUnavailable`: it may have been committed. Another `StoreError`: nothing of it was kept.
+        If cancelled: it may have been committed.
+        """
+
     def listen(self, channel: str) -> AbstractAsyncContextManager[Listener]:
         """Hear what is notified on a channel, from entering on."""
 

@@ -166,19 +166,34 @@ class PostgresStore:
     async def at_once(self, guard: tuple[str, Sequence[Value]], *rest: tuple[str, Sequence[Sequence[Value]]]) -> bool:
         """Carry out a whole transaction: a lone guard goes and is committed with one round trip."""
         if not rest:
-            return _rows(await self._alone(guard)) > 0
+            return _rows(await self._alone("execute", _numbered(guard[0]), *guard[1])) > 0
         async with self.transaction() as tx:
             wrote = await tx.execute(guard[0], *guard[1]) > 0
             if wrote:
                 await tx.execute_batch(*rest)
         return wrote
 
-    async def _alone(self, statement: tuple[str, Sequence[Value]]) -> str:
+    async def write(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
+        """Carry out statements in a transaction of their own: a single one goes with one round trip."""
+        written = [(sql, rows) for sql, rows in statements if rows]
+        if len(written) > 1:
+            async with self.transaction() as tx:
+                await tx.execute_batch(*written)
+            return
+        for sql, rows in written:
+            # The server makes a transaction of all that comes before one Sync.
+            try:
+                await self._alone("executemany", _numbered(sql), rows)
+            except StoreUnavailable:
+                # A pooled connection may have died unseen; and done twice is as done once.
+                await self._alone("executemany", _numbered(sql), rows)
+
+    async def _alone(self, method: str, *args: Any) -> str:
         with _in_our_words():
             connection = await self.pool.acquire(timeout=CONNECT_S)
         try:
             with _in_our_words():
-                status = await connection.execute(_numbered(statement[0]), *statement[1])
+                status = await getattr(connection, method)(*args)
         except BaseException as error:
             if isinstance(error, StoreError) and not isinstance(error, StoreUnavailable):
                 await self.pool.release(connection)

@@ -16,6 +16,7 @@ import contextlib
 import re
 import time
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from headrace.store import _face
@@ -58,6 +59,11 @@ _READS: Final = re.compile(
 _ROW_LOCK: Final = re.compile(
     r"\s+FOR\s+(?:NO\s+KEY\s+)?UPDATE(?:\s+SKIP\s+LOCKED|\s+NOWAIT)?\s*;?\s*\Z", re.IGNORECASE
 )
+#: The places of one row's values.
+_PLACES: Final = re.compile(r"\bVALUES\s*(\((?:\s*\?\s*,?)+\))", re.IGNORECASE)
+#: Rows of one statement, the most first. Each statement is a way through apsw and a turn of the interpreter's lock;
+#: more rows at once save little.
+WIDE: Final = (32, 4)
 _COUNTS: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|REPLACE|WITH)\b", re.IGNORECASE)
 
 _NOTICES: Final = """CREATE TABLE IF NOT EXISTS headrace_notices (
@@ -69,6 +75,27 @@ def _read(sql: str) -> tuple[str, bool, bool]:
     """Give the statement as SQLite takes it, whether it only reads, and whether it counts rows."""
     plain = _ROW_LOCK.sub("", sql)
     return plain, plain == sql and _READS.match(sql) is not None, _COUNTS.match(sql) is not None
+
+
+@lru_cache(maxsize=64)
+def _wide(sql: str) -> tuple[tuple[int, str], ...]:
+    """Give an INSERT of one row as statements of many, with how many that are; nothing for any other statement."""
+    found = _PLACES.search(sql)
+    if found is None or found[1].count("?") != sql.count("?"):
+        return ()
+    head, places, tail = sql[: found.start(1)], found[1], sql[found.end(1) :]
+    return tuple((many, head + ", ".join([places] * many) + tail) for many in WIDE)
+
+
+def _execute_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Value]]) -> None:
+    """Carry out a statement for each row."""
+    at = 0
+    for many, wide in _wide(sql) if len(rows) >= WIDE[-1] else ():
+        while len(rows) - at >= many:
+            connection.execute(wide, tuple(chain.from_iterable(rows[at : at + many])))
+            at += many
+    if at < len(rows):
+        connection.executemany(sql, rows[at:] if at else rows)
 
 
 def _make(path: Path) -> None:
@@ -134,11 +161,23 @@ class SqliteStore:
             if not connection.changes():
                 return False
             for sql, rows in others:
-                connection.executemany(sql, rows).fetchall()
+                _execute_rows(connection, sql, rows)
             return True
 
         await self.writer.acquire()
         return await self.writer.whole(job)
+
+    async def write(self, *statements: tuple[str, Sequence[Sequence[Value]]]) -> None:
+        """Carry out statements in a transaction of their own, with one turn of the writing thread."""
+        plain = [(_read(sql)[0], rows) for sql, rows in statements]
+
+        def job(connection: apsw.Connection) -> bool:
+            for sql, rows in plain:
+                _execute_rows(connection, sql, rows)
+            return True
+
+        await self.writer.acquire()
+        await self.writer.whole(job)
 
     @contextlib.asynccontextmanager
     async def listen(self, channel: str) -> Any:
@@ -380,7 +419,7 @@ class _Transaction:
 
         def job(connection: apsw.Connection) -> None:
             for sql, rows in plain:
-                connection.executemany(sql, rows).fetchall()
+                _execute_rows(connection, sql, rows)
 
         await self._run(job)
 

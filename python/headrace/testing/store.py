@@ -220,6 +220,57 @@ class StoreContract:
 
         self._run(body)
 
+    def test_a_write_is_a_transaction_of_its_own(self) -> None:
+        """All its statements or none, however many rows; others that come at once lose nothing by one that fails."""
+
+        async def body(store: Store) -> None:
+            values = "INSERT INTO contract_values (id, i, t, b, f) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            counts = "INSERT INTO contract_counts VALUES (?, ?)"
+            # In statements of one row and of many: 1, 3, 4, 32, ...
+            rows = [(n, n - 50, f"text {n} ?", b"\x00%d" % n, n / 7) for n in range(120)]
+            for begin, end in ((0, 1), (1, 4), (4, 8), (8, 40), (40, 40), (40, 120)):
+                await store.write((values, rows[begin:end]))
+            await store.write((values, rows[:50]), (counts, [("first", 1)]))
+            async with store.transaction(read_only=True) as tx:
+                assert await tx.fetch("SELECT id, i, t, b, f FROM contract_values ORDER BY id") == rows
+            with _raises(ConstraintViolated):
+                await store.write((counts, [(f"row {n}", n) for n in range(70)]), (counts, [("first", 2)]))
+            with _raises(ConstraintViolated):
+                await store.write((counts, [*((f"row {n}", n) for n in range(70)), ("row 3", 0)]))
+            with _raises(ValueRefused):
+                await store.write((counts, [*((f"row {n}", n) for n in range(70)), ("great", 2**70)]))
+            async with store.transaction() as tx:
+                assert await tx.fetch("SELECT name, n FROM contract_counts") == [("first", 1)]
+            # Those that come together each have their own, and one that fails takes nobody's with it.
+            rounds = [store.write((counts, [(f"{n} {m}", m) for m in range(9)])) for n in range(20)]
+            rounds += [_count(store, f"other {n}", n) for n in range(20)]
+            with _raises(ConstraintViolated):
+                await asyncio.gather(*rounds[:20], store.write((counts, [("first", 3)])), *rounds[20:])
+            async with asyncio.timeout(LIMIT_S):
+                while True:
+                    async with store.transaction() as tx:
+                        if await tx.fetch("SELECT count(*) FROM contract_counts") == [(1 + 20 * 9 + 20,)]:
+                            return
+
+        self._run(body)
+
+    def test_a_write_that_is_cancelled_leaves_all_or_nothing(self) -> None:
+        """And the store goes on."""
+
+        async def body(store: Store) -> None:
+            sql = "INSERT INTO contract_counts VALUES (?, ?)"
+            for n in range(12):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await cancelled_at(store.write((sql, [(f"{n:02} {m}", m) for m in range(40)])), n)
+                await _count(store, f"after {n}", n)
+            async with store.transaction() as tx:
+                found = await tx.fetch(
+                    "SELECT count(*) FROM contract_counts WHERE name NOT LIKE 'after%' GROUP BY substr(name, 1, 2)"
+                )
+            assert {count for (count,) in found} <= {40}
+
+        self._run(body)
+
     def test_a_reading_transaction_sees_one_state_and_cannot_write(self) -> None:
         """What others commit meanwhile does not show."""
 
