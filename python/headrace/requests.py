@@ -73,8 +73,8 @@ Relay = Literal["verbatim", "normalised", "opaque", "gathered", "gathered_verbat
 an error of the client's own passes as it came."""
 
 
-Lane: TypeAlias = Literal["first", "second"]
-"""Of an attempt and its hedge, which one."""
+Lane: TypeAlias = Literal["first", "second", "neither"]
+"""Of an attempt and its hedge, which one. `neither`, of a settlement: both were under way when the client left."""
 
 Operation = Literal[
     "generate",

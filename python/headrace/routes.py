@@ -240,7 +240,7 @@ class RouteAttempts:
         return step
 
     def settled(self, lane: Lane | None, now: float) -> None:
-        """Take note of whose the answer is, where a hedge had begun."""
+        """Take note of whose the answer is, where a hedge had begun; also that it is nobody's."""
         self._lane(lane, now)
 
     def _lane(self, lane: Lane | None, now: float) -> int:
@@ -251,7 +251,7 @@ class RouteAttempts:
         if lane is None:
             self._tried.discard(hedge.target.name)
             return 0
-        if lane == "first":
+        if lane != "second":
             hedge.attempts.left(now=now)
             self.done += hedge.attempts.records
             return 1

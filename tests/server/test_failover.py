@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import socket
+import sqlite3
 import threading
 import time
 
@@ -292,3 +294,28 @@ def test_of_two_authorization_headers_both_must_be_the_key(start, shown, status)
         finally:
             connection.close()
         assert far.keys() == ["Bearer sk-up-1"] * (status == 200)
+
+
+def test_a_client_that_leaves_in_a_hedges_race_leaves_both_attempts_in_the_ledger(start, tmp_path):
+    late = Reply((Gate("late"), raw_answer(GOOD[2])), is_raw=True)
+    body = json.dumps({**ASK, "model": "primary"}).encode()
+    head = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with Upstream(late) as near, Upstream(late) as far:
+        text = f'[store]\nurl = "sqlite:{tmp_path}/ledger.db"\n' + row(near.url, 1) + other(far.url) + "hedge = 0.05\n"
+        with start(text) as gateway:
+            with socket.create_connection(("127.0.0.1", gateway.port)) as client:
+                client.sendall(head % (CHAT.encode(), len(body)) + body)
+                for upstream_ in (near, far):
+                    upstream_.wait(lambda facts: facts.request_count == 1)
+            for upstream_ in (near, far):
+                upstream_.wait(lambda facts: facts.open_connections == 0)
+        # Stopped in order: all is written.
+        with sqlite3.connect(tmp_path / "ledger.db") as store:
+            attempts = store.execute(
+                "SELECT attempt, provider, kind, status FROM node_attempts ORDER BY attempt"
+            ).fetchall()
+            ((count, kind, sent),) = store.execute("SELECT attempts, error, bytes_sent FROM node_requests").fetchall()
+        store.close()
+    assert attempts == [(1, "acme", "aborted", 0), (2, "other", "aborted", 0)]
+    assert (count, kind) == (2, "aborted")
+    assert sent > 2 * len(b'"messages"')

@@ -198,6 +198,19 @@ def test_whose_head_came_first_is_the_way_and_the_other_is_recorded():
         assert len(way.hops) == (lane == "second")
 
 
+def test_a_client_that_leaves_in_the_race_leaves_a_record_of_both():
+    of = gateway(HEDGED, ENVIRON)
+    plan = begin(of)
+    way = of.way(plan.token)
+    left = FakeError("aborted")
+    of.settle(Settlement(token=plan.token, attempts=2, status=0, error=left, lane="neither"))
+    assert {(one.attempt, one.provider, one.kind) for one in way.records} == {
+        (1, "one", "aborted"),
+        (2, "two", "aborted"),
+    }
+    assert way.hops == ()
+
+
 def test_what_fails_of_a_hedge_goes_on_with_the_numbers_in_order():
     of = gateway(HEDGED, ENVIRON)
     plan = begin(of)

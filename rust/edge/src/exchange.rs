@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 use crate::answer::{self, Manner};
 use crate::client::{Alarm, ClientSocket, Gone};
 use crate::connection::Next;
-use crate::hedge::{Raced, race};
+use crate::hedge::{Left, Raced, race};
 use crate::listener::Worker;
 use crate::outcome::{Failed, Outcome};
 use crate::policy::{
@@ -112,9 +112,13 @@ impl Exchange<'_> {
                 (Ok(attempt), Some(hedge)) => {
                     // Boxed, so that a stream without a hedge holds no room for two attempts.
                     let raced = Box::pin(self.hedged(attempt, *hedge, &made, ledger)).await;
-                    let Ok((raced, other)) = raced else {
-                        ledger.gone();
-                        return Next::Drop;
+                    let (raced, other) = match raced {
+                        Ok(raced) => raced,
+                        Err(left) => {
+                            ledger.account.bytes_sent += left.sent;
+                            ledger.gone();
+                            return Next::Drop;
+                        }
                     };
                     lane = raced.lane;
                     if let Some(other) = other {
@@ -195,20 +199,23 @@ impl Exchange<'_> {
         hedge: Hedge,
         made: &RefCell<Made>,
         ledger: &mut Ledger,
-    ) -> Result<(Raced, Option<AttemptSpec>), Gone> {
+    ) -> Result<(Raced, Option<AttemptSpec>), Left> {
         let Hedge { after, spec: mut other } = hedge;
         let other_made = RefCell::new(Made::default());
         let (worker, request) = (&self.worker, &self.request);
         let raced = race(self.client, attempt, after, || {
             other_made.borrow_mut().make(request, &mut other.body).ok()?;
             let pieces = other_made.borrow().pieces.clone();
-            Some(worker.kernel.attempt(upstream::kernel_spec(&mut other, pieces, unix_s()).ok()?))
+            let begun = worker.kernel.attempt(upstream::kernel_spec(&mut other, pieces, unix_s()).ok()?);
+            // Whatever ends the race, this one is known of.
+            ledger.account.attempts += 1;
+            ledger.account.lane = Some(Lane::Neither);
+            Some(begun)
         })
         .await?;
         let account = &mut ledger.account;
         account.lane = raced.lane;
         account.bytes_sent += raced.other_sent;
-        account.attempts += u32::from(raced.lane.is_some());
         if raced.lane != Some(Lane::Second) {
             return Ok((raced, None));
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use headrace_kernel::{Attempt, Failure as KernelFailure, Head};
 use tokio::time::sleep;
 
-use crate::client::{ClientSocket, Gone};
+use crate::client::ClientSocket;
 use crate::policy::Lane;
 
 /// What an attempt's head came to.
@@ -30,22 +30,28 @@ pub(crate) struct Raced {
     pub other_sent: u64,
 }
 
+/// The client left in the race.
+pub(crate) struct Left {
+    /// That both attempts had sent.
+    pub sent: u64,
+}
+
 /// Waits for the head of `first`, and after `after` of that of `second` as well.
 pub(crate) async fn race(
     client: &mut ClientSocket,
     first: Attempt,
     after: Duration,
     second: impl FnOnce() -> Option<Attempt>,
-) -> Result<Raced, Gone> {
+) -> Result<Raced, Left> {
     let mut second = Some(second);
     let mut timer = pin!(sleep(after));
     // The first has lane 0.
     let mut running = [Some(first), None];
     let mut spare: Option<(usize, Attempt, Headed)> = None;
     let mut begun = false;
-    let (lane, attempt, head) = poll_fn(|cx| {
+    let won = poll_fn(|cx| {
         if client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(Gone));
+            return Poll::Ready(None);
         }
         if second.is_some() && timer.as_mut().poll(cx).is_ready() {
             running[1] = second.take().and_then(|begin| begin());
@@ -58,16 +64,17 @@ pub(crate) async fn race(
             let good = head.as_ref().is_ok_and(|head| (200..300).contains(&head.status));
             let head = head.map_err(Box::new);
             if good || running.iter().all(Option::is_none) {
-                return Poll::Ready(Ok((lane, attempt, head)));
+                return Poll::Ready(Some((lane, attempt, head)));
             }
             spare = Some((lane, attempt, head));
         }
         Poll::Pending
     })
-    .await?;
+    .await;
     let sent = |attempt: &Option<Attempt>| attempt.as_ref().map_or(0, Attempt::bytes_sent);
     let spared = spare.as_ref().map_or(0, |(_, attempt, _)| attempt.bytes_sent());
     let other_sent = sent(&running[0]) + sent(&running[1]) + spared;
+    let Some((lane, attempt, head)) = won else { return Err(Left { sent: other_sent }) };
     let lane = begun.then_some(if lane == 0 { Lane::First } else { Lane::Second });
     Ok(Raced { attempt, head, lane, other_sent })
 }

@@ -179,6 +179,8 @@ pub struct Hedge {
 pub enum Lane {
     First,
     Second,
+    /// Both were under way when the client left. Of a settlement only.
+    Neither,
 }
 
 impl Lane {
@@ -187,6 +189,7 @@ impl Lane {
         match self {
             Lane::First => "first",
             Lane::Second => "second",
+            Lane::Neither => "neither",
         }
     }
 }
