@@ -111,6 +111,8 @@ def opened_by(request: Request) -> Call | Refusal:
         boundary = forms.boundary_of(content_type)
         if boundary is not None:
             asked: Any = images.parse_form(forms.read_form(request.body(), boundary))
+        elif forms.is_form(content_type):
+            return _refused(BadRequestError("the form's content-type names no boundary"))
         else:
             asked = OPERATIONS[operation].parse(orjson.loads(request.body()))
     except orjson.JSONDecodeError:

@@ -549,3 +549,30 @@ def test_a_key_asks_only_for_what_it_may():
         assert gateway.post("/v1/embeddings", {"model": "voyage/e", "input": "a"}, bearer)[0] == 403
         assert gateway.post("/v1/embeddings", {"model": "oa/e", "input": "a"}, bearer)[0] == 200
         assert gateway.seen().header("authorization") == f"Bearer {CANARY}"
+
+
+def test_a_body_of_countless_values_never_reaches_the_interpreter():
+    with told({"/v1/embeddings": Reply.json(embedding_list(PACKED))}) as gateway:
+        heavy = [
+            b'{"model":"oa/e","input":[' + b"[]," * 2_000_000 + b"[]]}",
+            b'{"model":"oa/e","input":[' + b"1," * 2_000_000 + b"1]}",
+            b'{"model":"oa/e","input":"a",' + b'"k":0,' * 1_000_000 + b'"k":0}',
+            b"[" * 2_000_000,
+        ]
+        for path in ("/v1/embeddings", "/v1/rerank", "/v1/images/edits", "/v1/web_search"):
+            for body in heavy:
+                status, _, told_ = gateway.post(path, body)
+                assert (status, told_["error"]["code"]) == (413, "request_too_large")
+        assert dict(gateway.edge.counters())["decides"] == 0
+        # As many tokens as a vendor takes in one request are no such body, nor is a long text full of brackets.
+        tokens = [[token] * 3000 for token in range(100)]
+        for asked in (tokens, "[,:{" * 1_000_000):
+            assert gateway.post("/v1/embeddings", {"model": "oa/e", "input": asked})[0] == 200
+            assert gateway.seen().json()["input"] == asked
+
+
+def test_a_form_without_a_boundary_is_no_json():
+    with told({}) as gateway:
+        headers = {"content-type": "multipart/form-data"}
+        status, _, body = gateway.post("/v1/images/edits", b"[" * 2_000_000, headers)
+        assert (status, "names no boundary" in body["error"]["message"]) == (400, True)

@@ -15,7 +15,7 @@ from typing import Final
 
 from headrace.errors import BadRequestError
 
-__all__ = ["Part", "boundary_of", "read_form", "write_form"]
+__all__ = ["Part", "boundary_of", "is_form", "read_form", "write_form"]
 
 #: OpenAI takes 16 pictures and has under 20 fields.
 MAX_PARTS: Final = 128
@@ -39,9 +39,14 @@ class Part:
     content_type: str | None = None
 
 
+def is_form(content_type: str) -> bool:
+    """Whether a content type is a form's."""
+    return content_type.partition(";")[0].strip().lower() == "multipart/form-data"
+
+
 def boundary_of(content_type: str) -> str | None:
     """Read the boundary out of a form's content type. None: it is no form's."""
-    if content_type.partition(";")[0].strip().lower() != "multipart/form-data":
+    if not is_form(content_type):
         return None
     found = _BOUNDARY.search(content_type)
     return (found[1] or found[2]) if found else None

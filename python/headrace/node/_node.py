@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.node._journal import Journal
@@ -60,6 +61,7 @@ class Node:
     - `url`: the store's.
     - `journals`: the folder for what the store cannot take; None keeps it in memory.
     - `clock`: seconds since the Unix epoch.
+    - `steady`: seconds of a clock that nobody sets, for what lasts within this process.
     - `ledger_days`: how long a request's row is kept; 0 is for ever.
     - `opener`: opens a store.
     """
@@ -73,11 +75,13 @@ class Node:
         journal_limit: int = JOURNAL_LIMIT,
         away_limit: float = AWAY_LIMIT_S,
         ledger_days: float = 0.0,
+        steady: Callable[[], float] = time.monotonic,
         opener: Callable[[str], Awaitable[Store]] = open_store,
     ) -> None:
         self.id = secrets.token_hex(6)
         self._url = url
         self._clock = clock
+        self._steady = steady
         self._opener = opener
         self._journal_limit = journal_limit
         self._away_limit = away_limit
@@ -96,6 +100,7 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         #: Who holds it may look at the journal and at whether the store is away, and both stay as they are.
         self._keeping = asyncio.Lock()
+        #: By the steady clock: somebody who sets the other one neither ends the time without a store nor stretches it.
         self._away_since: float | None = None
         self.committed = 0
         #: How often the store failed, or could not be reached.
@@ -288,7 +293,7 @@ class Node:
         if self.waiting >= self._journal_limit:
             return _away("the journal of what it could not take is full")
         since = self._away_since
-        if since is not None and self._clock() - since > self._away_limit:
+        if since is not None and self._steady() - since > self._away_limit:
             return _away(f"it has been away for more than {self._away_limit:g} s")
         return None
 
@@ -387,7 +392,7 @@ class Node:
     def _went_away(self, error: StoreError | None) -> None:
         self.store_errors += error is not None
         if self._away_since is None:
-            self._away_since = self._clock()
+            self._away_since = self._steady()
             if error is not None:
                 _LOG.warning("the store is away, and the gateway goes on by what it knows: %s", error)
             self._spawn(self._coming_back())

@@ -10,6 +10,10 @@
 //! A different number syntax or a lenient mode must not be added: what two parsers could read
 //! differently is malformed.
 
+mod weight;
+
+pub use weight::is_heavier;
+
 use crate::limits::MAX_DEPTH;
 use crate::text::Literal;
 

@@ -83,6 +83,12 @@ pub const MAX_RETRY_AFTER_S: f64 = 31_536_000.0;
 /// vendors' own and lets duplicates be found by comparing each with each. Beyond it the request is refused.
 pub const MAX_TOP_KEYS: usize = 256;
 
+/// Weight ([`crate::json::is_heavier`]) of a body that the policy reads whole, with a parser that makes an object of every
+/// value and lets nobody else in meanwhile: 1.3 million numbers, or 325,000 arrays or entries. The largest real one, a
+/// batch of token arrays, may have a million tokens by the policy's own word, which then names the field; and what this
+/// lets pass keeps the parser no longer than 30 MiB of plain text do (30 ms). Beyond it the request is refused.
+pub const MAX_TREE_WEIGHT: usize = 1_300_000;
+
 /// Steps of a JSON pointer in an edit. Edits are written by people; nothing they reach for lies this deep.
 /// Beyond it the edit is refused.
 pub const MAX_POINTER: usize = 32;

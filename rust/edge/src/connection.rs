@@ -17,6 +17,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use headrace_codec::Protocol;
+use headrace_codec::json::is_heavier;
+use headrace_codec::limits::MAX_TREE_WEIGHT;
 use headrace_codec::request::{Facts, inspect};
 use headrace_http1::{BodyDecoder, BodyKind, HeadError, HeadScanner, RequestHead, Version, write};
 use headrace_kernel::websocket_accept;
@@ -30,7 +32,9 @@ use crate::exchange::Exchange;
 use crate::gemini;
 use crate::limits;
 use crate::listener::Worker;
-use crate::request::{ClientRequest, Head, Operation, Problem, Route, format_of, format_of_start, named_model, route};
+use crate::request::{
+    ClientRequest, Head, Operation, Problem, Route, format_of, format_of_start, is_form, named_model, route,
+};
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, peer: SocketAddr) {
@@ -240,6 +244,11 @@ impl Connection {
                 Err(BodyTrouble::Refused(problem)) => return self.refuse(&refuse(problem, false)).await,
             };
             let read = if !head.operation.is_model_request() {
+                if is_tree(&head) && is_heavier(&bytes, MAX_TREE_WEIGHT) {
+                    let message = "the body has more values than any provider takes: send fewer in one request";
+                    let problem = Problem::new(413, "request_too_large", message);
+                    return self.refuse(&refuse(problem, keep_alive)).await;
+                }
                 Ok((Facts::default(), bytes))
             } else if head.protocol == Protocol::GoogleGemini {
                 gemini::lifted(&head.path, head.query.as_deref(), bytes)
@@ -436,6 +445,12 @@ fn bad_body(message: &str) -> BodyTrouble {
 
 fn bad_head(error: HeadError) -> Problem {
     Problem::new(error.status(), "malformed_http", error.message())
+}
+
+/// Whether the policy makes a tree of the body: a form's files it takes as they are.
+fn is_tree(head: &Head) -> bool {
+    let kind = head.headers.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_slice());
+    kind.is_none_or(|value| !is_form(str::from_utf8(value).ok()))
 }
 
 /// Sends out what is unsent, as fast as the client takes it.

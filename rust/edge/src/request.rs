@@ -262,7 +262,7 @@ fn is_json(content_type: Option<&str>) -> bool {
 }
 
 /// A page can send one across origins; the check of `Origin` comes before.
-fn is_form(content_type: Option<&str>) -> bool {
+pub(crate) fn is_form(content_type: Option<&str>) -> bool {
     is_media(content_type, "multipart/form-data")
 }
 
