@@ -25,7 +25,7 @@ DELETE_AT_ONCE: Final = 500
 PAUSE_S: Final = 0.05
 
 _LOCK: Final = "node_retention"
-_OLD: Final = "SELECT id FROM node_requests WHERE at < ? ORDER BY at LIMIT ?"
+_OLD: Final = "SELECT id FROM node_requests WHERE at < ? ORDER BY at, id LIMIT ?"
 _ATTEMPTS: Final = f"DELETE FROM node_attempts WHERE request IN ({_OLD})"  # noqa: S608 - our own words
 _REQUESTS: Final = f"DELETE FROM node_requests WHERE id IN ({_OLD})"  # noqa: S608 - our own words
 
