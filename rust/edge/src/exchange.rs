@@ -112,13 +112,9 @@ impl Exchange<'_> {
                 (Ok(attempt), Some(hedge)) => {
                     // Boxed, so that a stream without a hedge holds no room for two attempts.
                     let raced = Box::pin(self.hedged(attempt, *hedge, &made, ledger)).await;
-                    let (raced, other) = match raced {
-                        Ok(raced) => raced,
-                        Err(left) => {
-                            ledger.account.bytes_sent += left.sent;
-                            ledger.gone();
-                            return Next::Drop;
-                        }
+                    let Ok((raced, other)) = raced else {
+                        ledger.gone();
+                        return Next::Drop;
                     };
                     lane = raced.lane;
                     if let Some(other) = other {
@@ -199,7 +195,7 @@ impl Exchange<'_> {
         hedge: Hedge,
         made: &RefCell<Made>,
         ledger: &mut Ledger,
-    ) -> Result<(Raced, Option<AttemptSpec>), Left> {
+    ) -> Result<(Raced, Option<AttemptSpec>), Gone> {
         let Hedge { after, spec: mut other } = hedge;
         let other_made = RefCell::new(Made::default());
         let (worker, request) = (&self.worker, &self.request);
@@ -212,7 +208,14 @@ impl Exchange<'_> {
             ledger.account.lane = Some(Lane::Neither);
             Some(begun)
         })
-        .await?;
+        .await;
+        let raced = match raced {
+            Ok(raced) => raced,
+            Err(Left { sent }) => {
+                ledger.account.bytes_sent += sent;
+                return Err(Gone);
+            }
+        };
         let account = &mut ledger.account;
         account.lane = raced.lane;
         account.bytes_sent += raced.other_sent;
