@@ -537,8 +537,7 @@ class Gateway:
                 # Gemini's own definitions have put it into the URL.
                 path = "/count_tokens" if found.wire.protocol == _COUNTING else ""
                 return replace(prepared, url=prepared.url + path), "opaque"
-            # Events of a verbatim relay are those of an event stream, and these are lines.
-            same = found.wire.protocol == client and not prepared.normalise and client != "ollama_chat"
+            same = found.wire.protocol == client and not prepared.normalise
             return prepared, "verbatim" if same else "normalised"
 
         way = self._way(

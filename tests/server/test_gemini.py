@@ -1,46 +1,59 @@
 """What only Gemini's clients ask of the gateway: streams that are one array, keys in the query, lists, and counts."""
 
+import contextlib
 import json
 
 import httpx
 import pytest
 
-from headrace.testing import Reply, Upstream
+from headrace.testing import Cut, Gate, Reply, Upstream
 from tests.support import control
 from tests.support.edge import listener
 from tests.support.sdks import google
 
-STREAM = (
-    b'data: {"candidates":[{"content":{"parts":[{"text":"High "}],"role":"model"}}],"responseId":"r"}\n\n'
-    b'data: {"candidates":[{"content":{"parts":[{"text":"noon"}]},"finishReason":"STOP"}],"responseId":"r"}\n\n'
+CHUNKS = (
+    b'{"candidates":[{"content":{"parts":[{"text":"High "}],"role":"model"}}],"responseId":"r", "own" : 1.50}',
+    b'{"candidates":[{"content":{"parts":[{"text":"noon"}]},"finishReason":"STOP"}],"responseId":"r"}',
 )
+STREAM = b"".join(b"data: " + chunk + b"\n\n" for chunk in CHUNKS)
 COUNTED = Reply((b'{"totalTokens":31}',), headers=(("content-type", "application/json"),))
 ROUTES = {
     "/v1beta/models/m:streamGenerateContent": Reply.stream(STREAM),
     "/v1beta/models/m:countTokens": COUNTED,
+    "/v1beta/models/cut:streamGenerateContent": Reply.stream(b"data: " + CHUNKS[0] + b"\n\n", Gate("cut"), Cut()),
+    "/v1beta/models/array:streamGenerateContent": Reply(
+        (b"[" + CHUNKS[0] + b"\n,\r\n" + CHUNKS[1] + b"]",), headers=(("content-type", "application/json"),)
+    ),
 }
 ASK = {"contents": [{"parts": [{"text": "hi"}]}]}
 
 
 @pytest.fixture
-def gateway():
-    with Upstream(ROUTES) as upstream:
+def upstream():
+    with Upstream(ROUTES) as one:
+        yield one
+
+
+@pytest.fixture
+def gateway(upstream):
+    with contextlib.ExitStack() as stack:
         rows = (
             f'[[providers]]\nid = "g"\nkind = "google"\nbase_url = "{upstream.url}"\n'
             f'[[providers]]\nid = "a"\nkind = "anthropic"\nbase_url = "{upstream.url}"\n'
-            '[models]\n"mine" = "g/m"\n[[keys]]\nid = "k"\nsecret = "env:KEY"\n'
+            '[models]\n"mine" = "g/m"\n"cut" = "g/cut"\n"array" = "g/array"\n[[keys]]\nid = "k"\nsecret = "env:KEY"\n'
         )
-        with listener(control.gateway(rows, {"KEY": "team/key"})) as edge:
-            host, port = edge.address
-            yield f"http://{host}:{port}"
+        edge = stack.enter_context(listener(control.gateway(rows, {"KEY": "team/key"})))
+        host, port = edge.address
+        yield f"http://{host}:{port}"
 
 
 def test_a_stream_without_alt_is_one_array_and_with_it_the_providers_bytes(gateway):
     url = f"{gateway}/v1beta/models/mine:streamGenerateContent"
     array = httpx.post(url, json=ASK, headers={"x-goog-api-key": "team/key"})
     assert array.headers["content-type"] == "application/json"
-    said = [part["text"] for chunk in array.json() for part in chunk["candidates"][0]["content"]["parts"]]
-    assert "".join(said) == "High noon"
+    # Each event's JSON is an element, byte for byte.
+    assert array.content == b"[" + b"\n,".join(CHUNKS) + b"\n]\n"
+    assert "x-headrace-loss" not in array.headers
     events = httpx.post(url + "?alt=sse", json=ASK, headers={"x-goog-api-key": "team/key"})
     assert events.headers["content-type"] == "text/event-stream"
     assert events.content == STREAM
@@ -69,3 +82,24 @@ def test_a_body_reaches_gemini_without_what_the_url_says(gateway):
     head = {"x-goog-api-key": "team/key", "content-type": "application/json"}
     answer = httpx.post(f"{gateway}/v1beta/models/mine:countTokens", content=body, headers=head)
     assert answer.json() == {"totalTokens": 31}
+
+
+def test_an_array_that_is_cut_ends_as_one(gateway, upstream):
+    """What came before the cut has its bytes, and what follows is an element with the error."""
+    url = f"{gateway}/v1beta/models/cut:streamGenerateContent"
+    with httpx.stream("POST", url, json=ASK, headers={"x-goog-api-key": "team/key"}) as answer:
+        pieces = answer.iter_raw()
+        first = next(pieces)
+        assert first == b"[" + CHUNKS[0] + b"\n"
+        upstream.open("cut")
+        rest = b"".join(pieces)
+    told = json.loads(first + rest)
+    assert told[0] == json.loads(CHUNKS[0])
+    assert (len(told), told[1]["error"]["code"]) == (2, 502)
+
+
+def test_an_upstream_that_sends_an_array_of_its_own_is_read_all_the_same(gateway):
+    url = f"{gateway}/v1beta/models/array:streamGenerateContent"
+    array = httpx.post(url, json=ASK, headers={"x-goog-api-key": "team/key"})
+    said = [p.get("text", "") for c in array.json() for p in c["candidates"][0]["content"].get("parts", [])]
+    assert "".join(said) == "High noon"

@@ -10,10 +10,11 @@ import ollama
 import pytest
 
 from headrace import Decoder, Encoder, translate_request
-from headrace.testing import Reply
-from tests.support.cases import fixtures
+from headrace.testing import Cut, Gate, Reply, Upstream
+from tests.support import control
+from tests.support.cases import fixtures, recordings
 from tests.support.clients import direct
-from tests.support.edge import served
+from tests.support.edge import listener, served
 from tests.support.replay import PROVIDERS, replaying
 
 HI = [{"role": "user", "content": "hi"}]
@@ -97,6 +98,9 @@ def test_answers_of_every_provider(provider):
         for case in cases:
             want = case.direct
             for stream in (True, False):
+                if provider == "ollama_chat" and stream is case.is_stream:
+                    # It passes as it is, and may hold what the SDK does not take.
+                    continue
                 asked = client.chat(model=f"{provider}/{case.name}", messages=HI, stream=stream)
                 lines = list(asked) if stream else [asked]
                 said = "".join(line.message.content or "" for line in lines)
@@ -106,6 +110,56 @@ def test_answers_of_every_provider(provider):
                 wanted = [[n, {"input": given} if isinstance(given, str) else given] for n, given in want["calls"]]
                 assert [[call.name, dict(call.arguments)] for call in calls] == wanted, case.file
                 assert lines[-1].done, case.file
+
+
+def test_a_relay_within_the_protocol_has_the_providers_bytes(shared):
+    """Every fixture and recording, asked for as it came: lines and objects pass as they are, and are read along."""
+    cases = [case for case in fixtures() + recordings(shared) if case.provider == "ollama_chat"]
+    replies = {case.name: Reply((case.body,), headers=(("content-type", case.content_type),)) for case in cases}
+    passed = 0
+    with replaying(replies) as stage, httpx.Client(timeout=20) as client:
+        for case in cases:
+            ask = {"model": f"ollama_chat/{case.name}", "messages": HI, "stream": case.is_stream}
+            answer = client.post(f"{stage.url}/api/chat", json=ask)
+            if "error" in case.direct:
+                assert answer.status_code >= 400, case.file
+                continue
+            passed += 1
+            assert (answer.status_code, answer.headers["content-type"]) == (200, case.content_type), case.file
+            # What follows the end of an answer is no part of it.
+            assert case.body.startswith(answer.content), case.file
+            assert not case.body[len(answer.content) :].strip() or case.is_stream, case.file
+            assert direct("ollama_chat", answer.content)["finish"] == case.direct["finish"], case.file
+            assert "x-headrace-loss" not in answer.headers, case.file
+    assert passed > 20
+
+
+def test_a_body_within_the_protocol_keeps_its_bytes_but_for_the_model():
+    sent = b'{"model":"o/m","options":{"num_ctx" : 1e3},"think":"low","messages":[{"role":"user","content":"hi"}]}'
+    line = b'{"model":"m","message":{"role":"assistant","content":"Noon"},"done":true,"own":[1.50]}\n'
+    reply = Reply((line,), headers=(("content-type", "application/x-ndjson"),))
+    with Upstream({"/api/chat": reply}) as upstream:
+        rows = f'[[providers]]\nid = "o"\nkind = "ollama"\nbase_url = "{upstream.url}"\n'
+        with listener(control.gateway(rows)) as edge:
+            url = "http://{}:{}/api/chat".format(*edge.address)
+            answer = httpx.post(url, content=sent, headers={"content-type": "application/json"})
+        (seen,) = upstream.facts().requests
+    assert answer.content == line
+    assert seen.body == sent.replace(b"o/m", b"m")
+    assert "x-headrace-loss" not in answer.headers
+
+
+def test_a_stream_that_is_cut_ends_with_a_line_that_says_so():
+    line = b'{"model":"m","message":{"role":"assistant","content":"No"},"done":false}\n'
+    reply = Reply((line, Gate("cut"), Cut()), headers=(("content-type", "application/x-ndjson"),), framing="chunked")
+    with Upstream({"/api/chat": reply}) as upstream:
+        rows = f'[[providers]]\nid = "o"\nkind = "ollama"\nbase_url = "{upstream.url}"\n'
+        with listener(control.gateway(rows)) as edge, sdk("http://{}:{}".format(*edge.address)) as client:
+            lines = client.chat(model="o/m", messages=HI, stream=True)
+            assert next(lines).message.content == "No"
+            upstream.open("cut")
+            with pytest.raises(ollama.ResponseError):
+                list(lines)
 
 
 def test_a_conversation_in_its_words_is_the_one_in_chats():

@@ -105,6 +105,7 @@ impl Encoder {
             request,
             provider,
             family: family.map(|f| f.0),
+            array: false,
             target_flags: TargetFlags::from_names(&names).map_err(PyValueError::new_err)?,
         };
         Ok(Encoder { inner: encode::Encoder::new(config), out: Vec::new() })

@@ -1,7 +1,8 @@
 //! An answer as it is read: what of it goes to the client, and what is learned from it on the way.
 //!
 //! 1. Verbatim: the bytes go on unchanged, at the ends of events; a partial event is held up to a bound and then
-//!    passes as it comes. One kind of event may be taken out: the usage chunk that the gateway itself asked for.
+//!    passes as it comes. One kind of event may be taken out: the usage chunk that the gateway itself asked for. For a client
+//!    that wants one JSON array, each event's JSON is an element of it, unchanged.
 //! 2. Normalised: events go on, encoded anew; one read makes one piece.
 //! 3. What is learned (usage, intents, finish, error) is the same in both.
 //! 4. After the terminal event nothing goes on. An event at which the answer breaks, by our reading alone, does not go
@@ -9,7 +10,7 @@
 //!
 //! No socket and no clock may be added here.
 
-use headrace_codec::encode::{Encoder, keep_alive};
+use headrace_codec::encode::{Elements, Encoder, keep_alive};
 use headrace_codec::event::{ErrorPhase, FinishReason, FrameMark, Usage};
 use headrace_codec::loss::Loss;
 use headrace_codec::pipeline::{Decoder, End};
@@ -92,6 +93,8 @@ pub(crate) struct Frames {
     held: Vec<u8>,
     /// The partial event was longer than what is held: it passes as it comes.
     passing: bool,
+    /// The client asked for the events as elements of one array.
+    elements: Option<Box<Elements>>,
 }
 
 impl Frames {
@@ -106,6 +109,23 @@ impl Frames {
     /// Shows `emit` what may go on of `held` and `bytes`, which were just fed, and holds the rest. Of a stream that
     /// is over nothing is held.
     fn release(&mut self, bytes: &[u8], now: Now, emit: &mut Emit<'_>) {
+        let Some(mut elements) = self.elements.take() else { return self.pass(bytes, now, emit) };
+        self.pass(bytes, now, &mut |pieces, last| {
+            let mut out = Vec::new();
+            for piece in pieces {
+                elements.feed(piece, &mut out);
+            }
+            if last {
+                elements.end(&mut out);
+            }
+            if !out.is_empty() {
+                emit(&[&out], last);
+            }
+        });
+        self.elements = Some(elements);
+    }
+
+    fn pass(&mut self, bytes: &[u8], now: Now, emit: &mut Emit<'_>) {
         let last = now == Now::Ended;
         let base = self.fed;
         self.fed += bytes.len() as u64;
@@ -194,6 +214,11 @@ impl Kind {
     pub(crate) fn frames(cut_usage: bool) -> Kind {
         Kind::Frames(Frames { cut_usage, ..Frames::default() })
     }
+
+    /// A stream, its events unchanged, as one array.
+    pub(crate) fn elements() -> Kind {
+        Kind::Frames(Frames { elements: Some(Box::default()), ..Frames::default() })
+    }
 }
 
 /// One answer under way.
@@ -229,6 +254,14 @@ impl Reading {
             Kind::Frames(frames) => !frames.passing,
             Kind::Events(_) => true,
             Kind::Body | Kind::Opaque | Kind::Gathered | Kind::Failure => false,
+        }
+    }
+
+    /// How many events, or elements, the client of a verbatim stream has had.
+    pub(crate) fn told(&self) -> u64 {
+        match &self.kind {
+            Kind::Frames(Frames { elements: Some(elements), .. }) => elements.count(),
+            _ => self.tally.frames,
         }
     }
 

@@ -321,7 +321,7 @@ impl Run<'_> {
         let Some(answer) = &mut self.answer else { return };
         let told = match &answer.reading.tally.error {
             Some(error) if answer.streams && answer.reading.at_boundary() => {
-                let told = self.relay.terms.error_events(&answer.reading.tally, error);
+                let told = self.relay.terms.error_events(&answer.reading, error);
                 self.relay.client.send(answer.framing, &[&told], true).is_ok()
             }
             _ => false,

@@ -13,7 +13,7 @@ use headrace_codec::request::TargetFlags;
 use crate::answer::Manner;
 use crate::limits;
 use crate::policy::{AttemptSpec, BodySource, OwnedError, Relay};
-use crate::reading::{Kind, Tally};
+use crate::reading::{Kind, Reading};
 use crate::request::ClientRequest;
 use crate::upstream::Made;
 
@@ -41,14 +41,13 @@ impl Terms<'_> {
         // An upstream that says it streams where no stream was asked for, or the reverse, is encoded anew: the client
         // gets what it asked for. Other types say nothing: vendors send streams as text or bytes, too.
         let said = content_type.map_or("", media_type);
-        let as_asked = !said.eq_ignore_ascii_case(if self.stream { JSON } else { EVENT_STREAM });
+        let other = |kind: &str| said.eq_ignore_ascii_case(kind);
+        let as_asked = if self.stream { !other(JSON) } else { !other(EVENT_STREAM) && !other(LINES) };
         match self.relay {
             Relay::Opaque => Kind::Opaque,
-            // Upstream every stream is one of events.
-            Relay::Verbatim if self.request.wants_array() => {
-                Kind::Events(Box::new(Encoder::new(self.encoder(self.stream))))
-            }
             Relay::Gathered { .. } => Kind::Gathered,
+            // Upstream every stream is asked for as one of events.
+            Relay::Verbatim if as_asked && self.request.wants_array() => Kind::elements(),
             Relay::Verbatim if as_asked && self.stream => {
                 Kind::frames(self.spec.usage_asked && !self.request.facts.include_usage)
             }
@@ -59,9 +58,7 @@ impl Terms<'_> {
 
     fn encoder(&self, stream: bool) -> EncoderConfig {
         // A Responses object repeats what was asked; tools come back under the names that the client gave them.
-        let wanted = self.client_protocol == Protocol::OpenaiResponses
-            || !self.request.facts.tool_names.is_empty()
-            || self.request.wants_array();
+        let wanted = self.client_protocol == Protocol::OpenaiResponses || !self.request.facts.tool_names.is_empty();
         let request = wanted.then(|| self.request.body()).flatten().map(|body| body.to_vec());
         let prefix = match self.client_protocol {
             Protocol::OpenaiResponses => "resp_",
@@ -79,6 +76,7 @@ impl Terms<'_> {
             request,
             provider: self.spec.provider.clone(),
             family: Some(self.spec.protocol),
+            array: self.request.wants_array(),
             target_flags: match &self.spec.body {
                 BodySource::Recipe(recipe) => recipe.flags,
                 BodySource::Bytes(_) => TargetFlags::default(),
@@ -122,12 +120,12 @@ impl Terms<'_> {
     }
 
     /// The end of a stream that was cut, in the client's protocol.
-    pub(crate) fn error_events(&self, tally: &Tally, error: &OwnedError) -> Vec<u8> {
+    pub(crate) fn error_events(&self, reading: &Reading, error: &OwnedError) -> Vec<u8> {
         let mut config = self.encoder(true);
-        if let Some(id) = &tally.response_id {
+        if let Some(id) = &reading.tally.response_id {
             config.response_id.clone_from(id);
         }
-        error_end(config, tally.frames, &error.as_event())
+        error_end(config, reading.told(), &error.as_event())
     }
 }
 

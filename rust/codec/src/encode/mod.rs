@@ -21,6 +21,7 @@ mod anthropic_messages;
 mod asked;
 mod calls;
 pub mod continuation;
+mod elements;
 mod errors;
 mod google_gemini;
 mod ollama_chat;
@@ -29,6 +30,7 @@ mod openai_responses;
 mod shared;
 pub mod table;
 
+pub use elements::Elements;
 pub use errors::{Reply, error_reply, refusal};
 
 use anthropic_messages::Messages;
@@ -71,6 +73,8 @@ pub struct EncoderConfig {
     pub family: Option<Protocol>,
     /// What that wire's provider takes: whether readable reasoning is to come back to it.
     pub target_flags: TargetFlags,
+    /// Gemini: the stream is one JSON array, also where there is no `request` that says so.
+    pub array: bool,
 }
 
 impl EncoderConfig {
@@ -88,6 +92,7 @@ impl EncoderConfig {
             provider: None,
             family: None,
             target_flags: TargetFlags::default(),
+            array: false,
         }
     }
 }
@@ -137,12 +142,14 @@ pub fn keep_alive(protocol: Protocol) -> &'static [u8] {
 /// The end of a stream that was passed on as it came and then failed: the client's protocol's error.
 ///
 /// - `config`: with the stream's own `response_id`.
-/// - `events`: how many events the client has had; Responses numbers on from there.
+/// - `events`: how many events, or elements, the client has had: Responses numbers on from there, and Gemini's array goes on.
 #[must_use]
 pub fn error_end(config: EncoderConfig, events: u64, error: &ProviderError<'_>) -> Vec<u8> {
     let mut encoder = Encoder::new(config);
-    if let Form::Responses(form) = &mut encoder.form {
-        form.resume(events);
+    match &mut encoder.form {
+        Form::Responses(form) => form.resume(events),
+        Form::Gemini(form) => form.resume(events),
+        _ => {}
     }
     let mut out = Vec::new();
     encoder.fail(&Told::of(encoder.shared.client, error), &mut out);
@@ -196,7 +203,9 @@ impl Encoder {
         let form = match config.protocol {
             Protocol::OpenaiResponses => Form::Responses(Box::new(Responses::new(calls, asked.echo()))),
             Protocol::AnthropicMessages => Form::Messages(Box::new(Messages::new(calls))),
-            Protocol::GoogleGemini => Form::Gemini(Box::new(Gemini::new(calls, shared.stream && asked.array()))),
+            Protocol::GoogleGemini => {
+                Form::Gemini(Box::new(Gemini::new(calls, shared.stream && (config.array || asked.array()))))
+            }
             Protocol::OllamaChat => Form::Ollama(Box::new(Ollama::new(&shared, calls))),
             _ => Form::Chat(Box::new(Chat::new(&shared, calls))),
         };

@@ -113,6 +113,11 @@ impl Gemini {
         Outcome::Going
     }
 
+    /// Others have begun this stream, and written as many chunks.
+    pub fn resume(&mut self, chunks: u64) {
+        self.begun = chunks > 0;
+    }
+
     pub fn fail(&mut self, told: &Told, out: &mut Vec<u8>) {
         self.frame(out, |out| out.extend_from_slice(&told.body(Protocol::GoogleGemini)));
         if self.array {
