@@ -21,7 +21,7 @@ from headrace.messages import Message, ModelRequest, Options
 from headrace.requests import AwsKeys, Refusal
 from headrace.resolver import LANGUAGE_MODEL, Resolver, Row, Target, compile_rows
 from headrace.runtime import RefusedError, SyncRuntime
-from headrace.selectors import CAPABILITY_OF, PROFILES
+from headrace.selectors import CAPABILITY_OF, PROFILES, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +73,7 @@ def examine(config: Config, registry: Registry) -> Iterator[Finding]:
     for capability in ("embeddings", "rerank"):
         if getattr(config.defaults, capability) is not None:
             yield _led(f"default for {capability}", resolver.resolve(None, capability))
+    yield from _prices(config, resolver)
     for route in config.routes:
         yield Finding(None, f"route of {route.profile}", f"{' -> '.join(route.to)} on {', '.join(route.on)}")
 
@@ -99,6 +100,31 @@ def _names(resolver: Resolver, subject: str | None) -> Iterator[Finding]:
     if subject is None:
         for pattern, target in resolver.names.patterns:
             yield Finding(None, f"pattern {pattern}", target)
+
+
+def _prices(config: Config, resolver: Resolver) -> Iterator[Finding]:
+    """Say of which models that the configuration names nobody knows what they cost."""
+    found: dict[str, None] = {}
+    for subject in (None, *config.subjects):
+        for _, route in resolver.names.public(subject):
+            if route.capability == LANGUAGE_MODEL and not _priced(resolver, route.provider, route.model):
+                found[f"{route.provider}/{route.model}"] = None
+    for one in config.routes:
+        for name in one.to:
+            provider, _, model = name.partition("/")
+            if provider in resolver.rows and not _priced(resolver, provider, model):
+                found[name] = None
+    if found:
+        told = "counted nowhere, and no key with a budget is led there: set price_input and price_output in [catalogue]"
+        yield Finding(None, "prices", f"not known of {some_of(found)}; what they cost is {told}")
+
+
+def _priced(resolver: Resolver, provider: str, model: str) -> bool:
+    row = resolver.rows[provider]
+    if row.definition.kind in BUILT_IN:
+        return True  # costs nobody anything
+    prices = resolver.facts.of(row.definition.kind, provider, model).prices
+    return prices is not None and prices.input is not None and prices.output is not None
 
 
 def _led(about: str, found: Target | Refusal) -> Finding:

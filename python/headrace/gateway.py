@@ -426,6 +426,12 @@ class Gateway:
             param="model",
         )
 
+    def _affordable(self, key: GatewayKey | None) -> Callable[[Target], bool] | None:
+        """Say which fallbacks a key with a budget may be led to: those that it may ask for. None: all."""
+        if key is None or key.limits is None or key.limits.budget_usd is None:
+            return None
+        return lambda found: self._unpriced(key, found) is None
+
     def models(self, protocol: str, key: GatewayKey | None = None) -> Answer:
         """List the names that a key may ask for, in the shape of the client's protocol, by what is known now."""
         tables, shape = self._tables, _SHAPES.get(protocol, "openai")
@@ -523,7 +529,8 @@ class Gateway:
             way.call = opened
             return prepared, opened.relay
 
-        way = self._way(target, prepare, calls.CLIENT, None if request is None else self._conversation(request, key))
+        conversation = None if request is None else self._conversation(request, key)
+        way = self._way(target, prepare, calls.CLIENT, conversation, key)
         return self._begin(way)
 
     def _plan(
@@ -545,9 +552,9 @@ class Gateway:
             prepare,
             client,
             self._conversation(request, key),
+            key,
             request=request,
             routed=not count,
-            owner=key.id if key is not None else "",
         )
         return self._begin(way)
 
@@ -557,8 +564,8 @@ class Gateway:
         prepare: Prepare,
         client: str,
         conversation: str | None,
+        key: GatewayKey | None,
         *,
-        owner: str = "",
         request: Request | None = None,
         routed: bool = True,
     ) -> RouteAttempts:
@@ -573,7 +580,8 @@ class Gateway:
             now=self._clock(),
             conversation=conversation,
             has_images=(lambda: request.has_images) if request is not None else None,
-            owner=owner,
+            may_take=self._affordable(key),
+            owner=key.id if key is not None else "",
         )
 
     def _begin(self, way: RouteAttempts) -> Deferred[Plan | Refusal]:

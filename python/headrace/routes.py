@@ -96,6 +96,7 @@ class RouteAttempts:
     - `conversation`: what affinity goes by, where a pool has several members.
     - `owner`: the id of the gateway key that asks.
     - `has_images`: asked where a fallback is known to take none.
+    - `may_take`: whether a fallback may be taken for who asks. None: every one.
     """
 
     __slots__ = (
@@ -104,6 +105,7 @@ class RouteAttempts:
         "_ends",
         "_hedge",
         "_images",
+        "_may_take",
         "_prepare",
         "_resolver",
         "_rules",
@@ -132,6 +134,7 @@ class RouteAttempts:
         now: float,
         conversation: str | None = None,
         has_images: Callable[[], bool] | None = None,
+        may_take: Callable[[Target], bool] | None = None,
         owner: str = "",
     ) -> None:
         self.target = target
@@ -149,6 +152,7 @@ class RouteAttempts:
         self._breakers = breakers
         self._prepare: Prepare | None = prepare
         self._images = has_images if rules else None
+        self._may_take = may_take if rules else None
         self._conversation = conversation
         self._started = now
         total = target.row.deadlines.total
@@ -266,8 +270,7 @@ class RouteAttempts:
         here = (self.target, self.attempts, self.runtime, self.hops)
         made = None
         found = self._resolver.explicit(rule.to[0], self.target.capability, self.client)
-        seen = found is not None and found.blind and self._images is not None and self._images()
-        if found is not None and found.name not in self._tried and not seen and found.wire.run is None:
+        if found is not None and found.name not in self._tried and self._takes(found):
             self._go(found, _HEDGE, 1)
             if self._breakers.admits(found.row.id, found.model, now) and self._choose(1, now, random) is None:
                 try:
@@ -350,11 +353,15 @@ class RouteAttempts:
         for name in tuple(self._candidates(kind)):
             self._tried.add(name)
             found = self._resolver.explicit(name, self.target.capability, self.client)
-            if found is None or found.wire.run is not None:
-                continue
-            if not (found.blind and self._images is not None and self._images()):
+            if found is not None and self._takes(found):
                 return found
         return None
+
+    def _takes(self, found: Target) -> bool:
+        """Whether a fallback can take this request, and may."""
+        if found.wire.run is not None or (self._may_take is not None and not self._may_take(found)):
+            return False
+        return not (found.blind and self._images is not None and self._images())
 
     def _go(self, target: Target, reason: str, after: int) -> None:
         hop = Hop(self.target.name, target.name, reason, self.target.capability, after)

@@ -93,3 +93,13 @@ def test_live_tries_every_credential_once_and_names_what_failed(doctor):
     assert any(line.startswith("ok   acme/good: acme/big answered in") for line in lines), lines
     assert "FAIL acme/bad: acme/big: auth (status 401)" in lines
     assert any(line.startswith("ok   demo: demo/text answered in") for line in lines)
+
+
+def test_models_of_unknown_price_are_named_until_somebody_says_it(tmp_path):
+    line = "-    prices: not known of acme/big; what they cost is counted nowhere"
+    text = TEXT.format(url="http://127.0.0.1:9")
+    for more, there in [("", True), ("price_input = 1\n", True), ("price_input = 1\nprice_output = 0\n", False)]:
+        path = tmp_path / "c.toml"
+        path.write_text(text + more)
+        told = CliRunner(env={"GOOD": "a", "BAD": "b"}).invoke(main, ["doctor", "--config", str(path)]).output
+        assert (line in told) is there

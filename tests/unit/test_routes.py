@@ -156,6 +156,29 @@ def test_a_fallback_that_sees_nothing_is_passed_over():
         assert fail(of, plan, plan.spec, "auth", status=403).provider == provider
 
 
+HEDGED = TEXT.replace('to = ["two/claude-x", "three/m"]', 'to = ["two/claude-x", "three/m"]\nhedge = 2')
+BUDGET = '[[keys]]\nid = "k"\nsecret = "env:K1"\nbudget_usd = 5\n'
+PRICE = '[catalogue."{}"]\nprice_input = 1\nprice_output = 2\n'
+
+
+@pytest.mark.parametrize("text", [TEXT, HEDGED])
+def test_a_key_with_a_budget_is_led_to_no_model_of_unknown_price(text):
+    text += PRICE.format("one/m") + PRICE.format("three/m")
+    sent = {"x-api-key": ENVIRON["K1"]}
+    of = gateway(text + BUDGET, ENVIRON)
+    plan = begin(of, sent=sent)
+    assert plan.spec.hedge is None
+    step = fail(of, plan, plan.spec, "auth", status=403)
+    assert (step.provider, told(step)["x-headrace-fallback"].count("two/")) == ("three", 0)
+    # With a price, or without a budget, it is asked.
+    for more in (BUDGET + PRICE.format("two/claude-x"), BUDGET.replace("budget_usd = 5", "")):
+        of = gateway(text + more, ENVIRON)
+        plan = begin(of, sent=sent)
+        assert (plan.spec.hedge is not None) == ("hedge" in text)
+        if "hedge" not in text:
+            assert fail(of, plan, plan.spec, "auth", status=403).provider == "two"
+
+
 def test_the_clients_deadline_is_above_them_all():
     clock = Clock()
     of = gateway(TEXT, ENVIRON, clock=clock)
@@ -165,9 +188,6 @@ def test_the_clients_deadline_is_above_them_all():
     assert step.deadlines.total == pytest.approx(40)
     clock.pass_(40)
     assert isinstance(fail(of, plan, step, "auth", status=403), Refusal)
-
-
-HEDGED = TEXT.replace('to = ["two/claude-x", "three/m"]', 'to = ["two/claude-x", "three/m"]\nhedge = 2')
 
 
 def test_a_hedge_is_prepared_and_leaves_no_trace_where_it_never_begins():
