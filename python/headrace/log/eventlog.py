@@ -59,8 +59,11 @@ _INSERT_RUN: Final = "INSERT INTO log_runs (run_id, created_ms, epoch, head, cha
 _INSERT: Final = f"INSERT INTO log_events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
 
 _MOVE: Final = "UPDATE log_runs SET head = ?, chain = ? WHERE run_id = ? AND epoch = ? AND head = ?"
-#: Both of an append as one statement, which PostgreSQL commits on the same round trip. A column is an array.
+#: Both of an append as one statement, which PostgreSQL commits on the same round trip: of one event, and of several,
+#: whose columns are arrays, which cost it as much again.
 _APPEND: Final = f"""WITH moved AS ({_MOVE} RETURNING run_id)
+INSERT INTO log_events ({_COLUMNS}) SELECT moved.run_id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM moved"""  # noqa: S608 - ours
+_APPEND_MANY: Final = f"""WITH moved AS ({_MOVE} RETURNING run_id)
 INSERT INTO log_events ({_COLUMNS}) SELECT moved.run_id, new.* FROM moved, unnest(
     ?::bigint[], ?::text[], ?::bigint[], ?::bigint[], ?::text[], ?::bigint[], ?::text[],
     ?::bytea[], ?::bytea[], ?::bytea[], ?::bytea[]) AS new"""  # noqa: S608 - names of ours
@@ -374,11 +377,13 @@ class RunLog:
     async def _write(self, records: list[Record]) -> None:
         last = records[-1]
         move = (last.seq, last.chain, self.run_id, self.epoch, self.head)
-        if self._store.dialect == "postgresql":
-            columns: Any = list(zip(*records, strict=True))[1:]
-            moved = await self._store.at_once((_APPEND, (*move, *columns)))
-        else:
+        if self._store.dialect == "sqlite":
             moved = await self._store.at_once((_MOVE, move), (_INSERT, records))
+        elif len(records) == 1:
+            moved = await self._store.at_once((_APPEND, (*move, *last[1:])))
+        else:
+            columns: Any = list(zip(*records, strict=True))[1:]
+            moved = await self._store.at_once((_APPEND_MANY, (*move, *columns)))
         if not moved:
             info = await self.log.info(self.run_id)
             if info.epoch != self.epoch:
