@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.log import payloads
 from headrace.log.payloads import CLASSES, LedgerEntry, PayloadError, RunStarted, ToolIntent, ToolObserved, decode
+from headrace.log.upcast import shown
 
 WANTED = [
     "run.started",
@@ -84,6 +85,10 @@ def test_the_canonical_form_is_read_back_and_written_the_same(cls: type) -> None
         assert cls.from_json(raw) == value
         assert cls.from_json(raw).to_json() == raw
         assert type(decode(cls.type, value.to_dict())) is cls
+        as_class, seen = shown(cls.type, cls.version, raw)
+        assert as_class is cls
+        assert seen.type == cls.type
+        assert all(getattr(seen, spec.name) == getattr(value, spec.name) for spec in fields(cls))
 
     holds()
 
@@ -128,11 +133,17 @@ def test_an_intent_gives_its_input_as_data() -> None:
 def test_what_is_no_payload_is_refused_with_the_field(raw: bytes, words: str) -> None:
     with pytest.raises(PayloadError, match=words):
         RunStarted.from_json(raw)
+    with pytest.raises(PayloadError, match=words):
+        shown(RunStarted.type, 1, raw)
 
 
 def test_an_unknown_type_is_refused_and_not_dropped() -> None:
     with pytest.raises(PayloadError, match=r"'run\.exploded' is not known"):
         decode("run.exploded", {})
+    with pytest.raises(PayloadError, match=r"'run\.exploded' is not known"):
+        shown("run.exploded", 1, b"{}")
+    with pytest.raises(PayloadError, match="version 2 is newer"):
+        shown("run.started", 2, b"{}")
 
 
 def test_floats_stay_out() -> None:

@@ -8,6 +8,7 @@ import os
 from headrace.log import payloads as p
 from headrace.log.jsonl import export_run
 from headrace.log.records import Record
+from headrace.log.state import State
 from headrace.loop import AskLater, BoxedTools, Settings, replay_dry, replay_trace, resume
 from headrace.testing import Reply
 from headrace.tools.builtin import builtin_tools
@@ -119,6 +120,54 @@ def test_t3_a_file_that_was_read_before_a_resume_may_be_edited_after_it(tmp_path
             assert state.status == "finished"
             assert [one.code for one in await led.values("tool.observed")] == ["ok", "ok"]
             assert (tmp_path / "answer.txt").read_text() == "the answer is 42\n"
+
+    asyncio.run(act())
+
+
+def test_t4_a_grant_by_rule_holds_after_a_resume_and_in_a_replay(tmp_path):
+    script = [
+        h.calls({"path": "a.txt", "content": "one"}, tool="write_file"),
+        h.calls({"path": "b.txt", "content": "one"}, tool="write_file"),
+        h.calls({"path": "a.txt", "content": "two"}, tool="write_file"),
+        h.calls({"path": "c.txt", "content": "one"}, tool="write_file"),
+        h.says("Written."),
+    ]
+
+    async def act():
+        executor = SandboxExecutor("C")
+        asked = []
+
+        async def first_by_rule(question):
+            asked.append(question.summary)
+            if len(asked) == 1:
+                return p.PermissionAnswer(decision="allow", scope="rule")
+            raise AskLater(question.summary)
+
+        async def once(question):
+            asked.append(question.summary)
+            return p.PermissionAnswer(decision="allow", scope="once")
+
+        async with Led(tmp_path, *script) as led:
+            state = await led.lead(await led.begin(), tools=boxed(led, executor, tier="B"), ask=first_by_rule).go()
+            assert (state.status, state.reason) == ("paused", "asked")
+            assert state.grants[0].rules == (p.GrantedRule(tool="write_file", path=str(tmp_path / "a.txt")),)
+            state = await led.lead(await resume(led.log, "r1"), tools=boxed(led, executor, tier="B"), ask=once).go()
+            assert state.status == "finished"
+            assert (tmp_path / "a.txt").read_text() == "two"
+            # The second of a.txt was not asked about; b.txt twice, as the process that asked first is gone.
+            assert [one[-5:] for one in asked] == ["a.txt", "b.txt", "b.txt", "c.txt"]
+            decided = await led.values("permission.decided")
+            assert [one.by for one in decided] == ["person", "person", "grant", "person"]
+            records = await led.log.read("r1")
+            replayed = replay_trace(records)
+            assert replayed.differing == ()
+            assert replayed.state.to_json() == state.to_json()
+            assert State.from_json(state.to_json()).grants == state.grants
+            for name in ("a.txt", "b.txt", "c.txt"):
+                (tmp_path / name).unlink()
+            again = await replay_dry(records, boxed(led, executor, tier="B"))
+            # A person's answer is none of today's rules; a grant that stood already is.
+            assert [one.now for one in again] == ["ask", "ask", "allow", "ask"]
 
     asyncio.run(act())
 

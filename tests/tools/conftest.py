@@ -46,7 +46,7 @@ class Bench:
             ask=self.ask,
             keep=self.keep,
             root=self.workspace.root,
-            tier=self.executor.tier,
+            tier=more.pop("tier", self.executor.tier),
             redactor=Redactor(secrets),
             new_id=lambda: f"x{next(numbers)}",
             now_ms=lambda: 1_000_000,

@@ -1,13 +1,14 @@
 """Permission: layers, modes, rules and their examples, grants (T4, C4, H3)."""
 
 import dataclasses
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.config import ConfigurationError
-from headrace.log.payloads import Grant
+from headrace.log.payloads import Grant, GrantedRule
 from headrace.tools.permission import (
     MODES,
     Connect,
@@ -303,10 +304,8 @@ def test_a_grant_by_rule_covers_the_same_words_and_no_others():
 
 
 def test_rules_made_of_a_question_say_no_more_than_it():
-    (made,) = rules_for(bash("make test"))
-    assert (made.effect, made.argv) == ("allow", ("make", "test"))
-    (other,) = rules_for(Query(tool="plug.in", acts=(Other("write"),)))
-    assert (other.tool, other.argv, other.path) == ("plug.in", None, None)
+    assert rules_for(bash("make test")) == (GrantedRule(tool="bash", argv=("make", "test")),)
+    assert rules_for(Query(tool="plug.in", acts=(Other("write"),))) == (GrantedRule(tool="plug.in"),)
 
 
 def test_grants_of_a_log_are_taken_if_they_still_hold():
@@ -321,6 +320,30 @@ def test_grants_of_a_log_are_taken_if_they_still_hold():
     facts = {"cwd": ROOT, "policy": policy, "query": bash("make"), "now_ms": NOW}
     assert grants.find(question, digest="d", **facts) == kept
     assert grants.find(question, digest="g", **facts) is None
+
+
+def test_t4_a_grant_by_rule_of_a_log_allows_what_it_allowed_and_no_longer():
+    policy, given = Policy(), Grants()
+    grant = given.give("rule", digest="d", cwd=ROOT, policy=policy, query=bash("make test"), now_ms=NOW)
+    read_back = Grant.from_dict(json.loads(json.dumps(grant.to_dict())))
+    assert read_back == grant
+
+    def found(taken, query, now_ms=NOW + 1, policy=policy):
+        decision = policy.decide(query)
+        return taken.find(decision, digest="other", cwd=ROOT, policy=policy, query=query, now_ms=now_ms)
+
+    taken = Grants()
+    assert taken.restore([grant, read_back], policy.hash, NOW + 1) == 0
+    assert found(taken, bash("make test")) == grant
+    assert found(taken, bash("make install")) is None
+    assert found(taken, bash("make test"), NOW + LIFE_MS) is None
+    denies = Policy((Layer("user", (rule("deny", argv=("make",)),)),))
+    assert found(taken, bash("make test"), policy=denies) is None
+    longer = dataclasses.replace(grant, expires_ms=NOW + LIFE_MS + 1)
+    without = dataclasses.replace(grant, rules=())
+    nothing = Grants()
+    assert nothing.restore([longer, without], policy.hash, NOW) == 2
+    assert found(nothing, bash("make test")) is None
 
 
 def test_a_word_of_a_command_allows_nothing():

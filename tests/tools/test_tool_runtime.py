@@ -303,6 +303,23 @@ def test_a_grant_holds_for_the_same_call_only(project, scope, asked):
         assert decided[0].grant.expires_ms > 1_000_000
 
 
+def test_a_rule_with_a_secret_in_it_holds_and_is_not_recorded(project):
+    """What the log would keep of it, without the secret, would be another rule."""
+    planted = "canary-of-a-file-name"
+    bench = Bench(project, scope="rule", secrets={"planted": planted}, tier="B")
+
+    async def main():
+        for path in (f"{planted}.txt", "plain.txt"):
+            assert (await bench.call("write_file", path=path, content="a\n")).code == "ok"
+            assert (await bench.call("write_file", path=path, content="b\n")).code == "ok"
+
+    asyncio.run(main())
+    decided = [fact for fact in bench.facts if fact.type == "permission.decided"]
+    assert [one.by for one in decided] == ["person", "grant", "person", "grant"]
+    assert [len(one.grant.rules) for one in decided] == [0, 0, 1, 1]
+    assert planted.encode() not in bench.all_bytes()
+
+
 def test_a_choice_that_was_not_offered_is_a_denial(project):
     bench = Bench(project, scope="rule")
     assert bench.run("bash", command="echo a").code == "permission_denied"

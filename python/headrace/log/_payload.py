@@ -19,8 +19,14 @@ from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
-__all__ = ["CLASSES", "Payload", "PayloadError", "Value", "decode", "readers", "register"]
+    _Reads: TypeAlias = tuple[tuple[str, Callable[[Any], Any]], ...]
+
+SHAPES_LIMIT = 256
+"""Sets of fields of one class that are known by sight: those that occur are a handful."""
+
+__all__ = ["CLASSES", "Glance", "Payload", "PayloadError", "Value", "decode", "readers", "register"]
 
 
 class PayloadError(HeadraceError):
@@ -99,6 +105,37 @@ def decode(type_: str, data: Mapping[str, Any]) -> Payload:
     return cls.from_dict(data)
 
 
+class Glance:
+    """Shows plain JSON data as if it were a payload of one class: for who reads a few fields of a great many.
+
+    - `view`: makes what is shown; a member of the class that has a default is there, whatever its `__dict__` holds.
+    - `shapes`: the sets of fields that were seen, with what is to be read of each.
+    """
+
+    __slots__ = ("cls", "shapes", "version", "view")
+
+    def __init__(self, cls: type[Payload]) -> None:
+        defaults = {name: default for name, default in _layout(cls) if default is not MISSING}
+        self.cls = cls
+        self.version = cls.version
+        self.view = type(f"Glance{cls.__name__}", (), {**defaults, "type": cls.type})
+        self.shapes: dict[tuple[str, ...], _Reads] = {}
+
+    def learn(self, shape: tuple[str, ...]) -> _Reads:
+        """Find what is to be read of data with these fields.
+
+        - Raises `PayloadError`: there is one too many or too few.
+        """
+        layout = dict(_layout(self.cls))
+        needed = {name for name, default in layout.items() if default is MISSING}
+        if not needed <= set(shape) <= layout.keys():
+            raise PayloadError(f"{self.cls.__name__}: has other fields")
+        reads = tuple((name, read) for name, read in readers(self.cls) if name in shape)
+        if len(self.shapes) < SHAPES_LIMIT:
+            self.shapes[shape] = reads
+        return reads
+
+
 def _loads(raw: bytes, name: str) -> dict[str, Any]:
     import orjson
 
@@ -135,7 +172,7 @@ def _member(item: Any) -> Any:
 
 #: What a value's class says of its fields, worked out once. It holds classes only, never data.
 _LAYOUTS: dict[type, tuple[tuple[str, Any], ...]] = {}
-_READERS: dict[type, tuple[tuple[str, Callable[[Any], Any]], ...]] = {}
+_READERS: dict[type, _Reads] = {}
 
 
 def _layout(cls: type) -> tuple[tuple[str, Any], ...]:
@@ -150,7 +187,7 @@ def _default(spec: Any) -> Any:
     return spec.default_factory() if spec.default_factory is not MISSING else spec.default
 
 
-def readers(cls: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+def readers(cls: type) -> _Reads:
     """Find the fields whose JSON form is not their Python form: tuples and values."""
     known = _READERS.get(cls)
     if known is None:

@@ -58,6 +58,7 @@ __all__ = [
     "ExecutionStarted",
     "FileChange",
     "Grant",
+    "GrantedRule",
     "HookDecided",
     "LedgerEntry",
     "Limits",
@@ -177,12 +178,23 @@ class AssembledFrom(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrantedRule(Value):
+    """What a grant by rule allows: a tool with these words first, this file, or this host. None of them: the tool."""
+
+    tool: str
+    argv: tuple[str, ...] = ()
+    path: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grant(Value):
     """What an allowance is bound to: it holds for this and nothing else.
 
     - `intent_digest`: of the tool's name and its normalised input; "" for a grant by rule.
     - `policy`: hash of the merged policy under which it was given.
     - `expires_ms`: an instant.
+    - `rules`: of a grant by rule; empty where a secret stands in them: then it ends with the process.
     """
 
     intent_digest: str = ""
@@ -190,6 +202,7 @@ class Grant(Value):
     policy: str = ""
     expires_ms: int | None = None
     scope: Literal["once", "session", "rule"] = "once"
+    rules: tuple[GrantedRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@
    why a short erased payload cannot be guessed from its digest.
 2. `seq` counts from 1 without a gap. `epoch` says which writer wrote, and never falls.
 3. Ids, times and salts are arguments here. Whoever knows only a chain's head can be shown any event under it.
-4. `checked` is the one check: what the store holds and what a file holds go through it, in one pass.
+4. `checked` is the one check: what the store holds and what a file holds go through it, in one pass. The core goes over
+   a list first, which is the whole of it where all is well; what is wrong is said here.
 
 I/O must not be added here.
 """
@@ -19,6 +20,7 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace._bridge import chain_held
 from headrace.errors import HeadraceError
 from headrace.log.upcast import present
 
@@ -160,6 +162,9 @@ def checked(records: Iterable[Record], run_id: str, *, head: tuple[int, bytes] |
     Raises `TamperedError` at the first that is not, or at the end if events are missing there.
     """
     chain = genesis(run_id)
+    if isinstance(records, list) and _ends(records, head) and chain_held(run_id, chain, records) == len(records):
+        yield from records
+        return
     seq = epoch = 0
     last = head[0] if head is not None else None
     for record in records:
@@ -173,7 +178,7 @@ def checked(records: Iterable[Record], run_id: str, *, head: tuple[int, bytes] |
             raise TamperedError(run_id, seq, f"belongs to the run {run}")
         if payload is not None and sha256((salt or b"") + payload).digest() != digest:
             raise TamperedError(run_id, seq, "its payload is not the one of its digest")
-        # As `link` does: a call less for each of a hundred thousand.
+        # As `link` does.
         envelope = f"{run}\n{at}\n{id_}\n{at_ms}\n{written_by}\n{type_}\n{version}\n{key}\n"
         chain = sha256(chain + envelope.encode() + digest).digest()
         if chain != linked:
@@ -186,6 +191,10 @@ def checked(records: Iterable[Record], run_id: str, *, head: tuple[int, bytes] |
         if seq < head[0]:
             raise TamperedError(run_id, seq + 1, f"is missing: the log should go on to event {head[0]}")
         raise TamperedError(run_id, seq, "is not the head that is known")
+
+
+def _ends(records: list[Record], head: tuple[int, bytes] | None) -> bool:
+    return head is None or (bool(records) and (records[-1].seq, records[-1].chain) == head)
 
 
 def uuid7(at_ms: int, randomness: bytes) -> str:

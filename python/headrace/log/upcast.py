@@ -13,14 +13,18 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from headrace.log._payload import CLASSES, Payload, PayloadError, readers
+from headrace.log._payload import CLASSES, Glance, Payload, PayloadError, readers
 
-__all__ = ["STEPS", "Step", "present"]
+__all__ = ["STEPS", "Step", "present", "shown"]
 
 Step: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 STEPS: Final[Mapping[tuple[str, int], Step]] = {}
 """(type, version it starts from) -> step."""
+
+_new = object.__new__
+#: Worked out once. It holds classes only, never data.
+_GLANCES: dict[str, Glance] = {}
 
 
 def present(type_: str, version: int, raw: bytes, steps: Mapping[tuple[str, int], Step] = STEPS) -> Payload:
@@ -41,6 +45,36 @@ def present(type_: str, version: int, raw: bytes, steps: Mapping[tuple[str, int]
             return cls(**data)
         except (ValueError, TypeError, AttributeError):
             return cls.from_json(raw)
+    return _older(cls, version, raw, steps)
+
+
+def shown(type_: str, version: int, raw: bytes) -> tuple[type[Payload], Any]:
+    """Read a payload as `present` does, and show it as its class would: half the cost of making the value.
+
+    - Raises `PayloadError`, as `present`.
+    """
+    glance = _GLANCES.get(type_)
+    if glance is None and type_ in CLASSES:
+        glance = _GLANCES[type_] = Glance(CLASSES[type_])
+    if glance is not None and version == glance.version:
+        try:
+            data = orjson.loads(raw)
+            shape = tuple(data)
+            reads = glance.shapes.get(shape)
+            for name, read in glance.learn(shape) if reads is None else reads:
+                data[name] = read(data[name])
+            seen: Any = _new(glance.view)
+            seen.__dict__ = data
+        except (ValueError, TypeError, AttributeError, PayloadError):
+            pass  # the slower way says what is wrong
+        else:
+            return glance.cls, seen
+    payload = present(type_, version, raw)
+    return type(payload), payload
+
+
+def _older(cls: type[Payload], version: int, raw: bytes, steps: Mapping[tuple[str, int], Step]) -> Payload:
+    type_ = cls.type
     if version > cls.version:
         raise PayloadError(f"{type_}: version {version} is newer than this release, which knows {cls.version}")
     data = orjson.loads(raw)

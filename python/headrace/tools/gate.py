@@ -10,7 +10,7 @@ Never here: what rules say (`permission`), executing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from headrace.log.payloads import HookDecided, PermissionDecided, PermissionRequested
@@ -204,6 +204,8 @@ class Gate:
         reason: str = "",
         grant: Grant | None = None,
     ) -> None:
+        if grant is not None and self._clerk.value(grant.to_dict()) != grant.to_dict():
+            grant = replace(grant, rules=())  # a rule with a secret cut out of it would be another rule
         await self._clerk.record(
             PermissionDecided(
                 intent_id=call.intent.intent_id,

@@ -1,6 +1,7 @@
 //! `headrace._core`: the export list, and nothing else.
 
 mod attempt;
+mod chain;
 mod codec;
 mod crypto;
 mod encoder;
@@ -19,6 +20,8 @@ mod vectors;
 mod _core {
     #[pymodule_export]
     use crate::attempt::{background::BackgroundAttemptRef, blocking::BlockingAttemptRef};
+    #[pymodule_export]
+    use crate::chain::chain_held;
     #[pymodule_export]
     use crate::codec::{Decoder, code_lists, filter_response_headers};
     #[pymodule_export]

@@ -4,7 +4,8 @@
    not hold.
 2. A grant answers a question. It never lifts a denial: the policy is asked first, every time.
 3. `once` is used up by the call that it was given for. `rule` holds for calls whose every question a rule of the same
-   words would answer; it lives as long as the process and is not restored.
+   words would answer.
+4. What is taken from a log is no wider and lives no longer than what a person can give here.
 
 Never here: the clock. An instant is an argument, in milliseconds since the Unix epoch.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.log.payloads import Grant
+from headrace.log.payloads import Grant, GrantedRule
 from headrace.tools.permission.acts import Connect, Open, Query, Run
 from headrace.tools.permission.policy import Decision, Layer, Policy
 from headrace.tools.permission.rules import Rule
@@ -47,10 +48,13 @@ class Grants:
     def restore(self, grants: Iterable[Grant], policy: str, now_ms: int) -> int:
         """Take the grants of a log that still hold. Returns how many did not."""
         lost = 0
-        for grant in grants:
-            live = grant.expires_ms is not None and grant.expires_ms > now_ms and grant.policy == policy
+        for grant in dict.fromkeys(grants):  # each use of one is recorded with it
+            left_ms = 0 if grant.expires_ms is None or grant.policy != policy else grant.expires_ms - now_ms
+            live = 0 < left_ms <= LIFE_MS
             if live and grant.scope == "session" and grant.intent_digest:
                 self._exact[grant.intent_digest, grant.cwd, grant.policy] = grant
+            elif live and grant.scope == "rule" and grant.rules:
+                self._by_rule.append(_ByRule(grant, tuple(map(_rule, grant.rules))))
             elif grant.scope != "once":
                 lost += 1
         return lost
@@ -66,17 +70,19 @@ class Grants:
         now_ms: int,
     ) -> Grant:
         """Note what a person said. Returns the grant, for the log."""
+        rules = rules_for(query) if scope == "rule" else ()
         grant = Grant(
             intent_digest="" if scope == "rule" else digest,
             cwd=cwd,
             policy=policy.hash,
             expires_ms=now_ms + LIFE_MS,
             scope=scope,
+            rules=rules,
         )
         if scope == "session":
             self._exact[digest, cwd, policy.hash] = grant
         elif scope == "rule":
-            self._by_rule.append(_ByRule(grant, rules_for(query)))
+            self._by_rule.append(_ByRule(grant, tuple(map(_rule, rules))))
         return grant
 
     def find(
@@ -103,19 +109,28 @@ class Grants:
         return None
 
 
-def rules_for(query: Query) -> tuple[Rule, ...]:
+def rules_for(query: Query) -> tuple[GrantedRule, ...]:
     """Make the rules that allow what was asked about: these words, this file, this host, and nothing beside."""
     rules = []
     for act in query.acts:
         if isinstance(act, Run) and act.command.known and not act.command.doubts:
-            rules.append(Rule(effect="allow", tool=query.tool, argv=act.command.words, why="allowed by a person"))
+            rules.append(GrantedRule(tool=query.tool, argv=act.command.words))
         elif isinstance(act, Open):
-            rules.append(Rule(effect="allow", tool=query.tool, path=_literal(act.path), why="allowed by a person"))
+            rules.append(GrantedRule(tool=query.tool, path=_literal(act.path)))
         elif isinstance(act, Connect) and act.certain:
-            rules.append(Rule(effect="allow", tool=query.tool, host=_literal(act.host), why="allowed by a person"))
-    if not rules:
-        rules.append(Rule(effect="allow", tool=query.tool, why="allowed by a person"))
-    return tuple(rules)
+            rules.append(GrantedRule(tool=query.tool, host=_literal(act.host)))
+    return tuple(rules) or (GrantedRule(tool=query.tool),)
+
+
+def _rule(granted: GrantedRule) -> Rule:
+    return Rule(
+        effect="allow",
+        tool=granted.tool,
+        argv=granted.argv or None,
+        path=granted.path or None,
+        host=granted.host or None,
+        why="allowed by a person",
+    )
 
 
 def _literal(text: str) -> str:
