@@ -122,6 +122,25 @@ def test_a_redirect_is_the_operators_to_mend(start, status):
         assert told[1]["x-should-retry"] == "false"
         assert "location" not in told[1]
         assert len(far.seen) == 1
+        told = gateway.ask("/v1/messages", {**ASK, "max_tokens": 5, "stream": True})
+        assert (told[0], told[2]["error"]["type"]) == (502, "api_error")
+        told = gateway.ask("/v1/embeddings", {"model": "acme/m", "input": "a"})
+        assert (told[0], "base_url" in told[2]["error"]["message"]) == (502, True)
+        assert len(far.seen) == 3
+        page = gateway.ask("/metrics")[2]
+        assert 'headrace_attempts_total{provider="acme",cause="redirected"} 3' in page
+        assert "bad_request" not in page
+
+
+def test_another_provider_serves_where_one_redirects(start):
+    with (
+        upstream((308, {"location": "https://elsewhere.example/"}, b"")) as near,
+        upstream(ANTHROPIC) as far,
+        start(row(near.url, 1) + other(far.url)) as gateway,
+    ):
+        told = gateway.ask(CHAT, {**ASK, "model": "primary"})
+        assert (told[0], told[2]["choices"][0]["message"]["content"]) == (200, "from the other")
+        assert "reason=unknown" in told[1]["x-headrace-fallback"]
 
 
 def test_a_bot_challenge_is_named_and_marks_nobody(start):

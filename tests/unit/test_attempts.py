@@ -123,7 +123,7 @@ CAUSES = [
     ("content_filter", {"status": 400}, Cause.CLIENT),
     ("unsupported_feature", {"status": 501}, Cause.CLIENT),
     ("aborted", {"status": 499}, Cause.CLIENT),
-    ("bad_request", {"status": 307}, Cause.REDIRECTED),
+    ("unknown", {"status": 307}, Cause.REDIRECTED),
     ("auth", {"status": 403, "headers": (("CF-Mitigated", "challenge"),)}, Cause.CHALLENGED),
 ]
 

@@ -23,7 +23,7 @@ FAILURES = [
     ("auth", {"status": 401}),
     ("auth", {"status": 403}),
     ("bad_request", {"status": 400}),
-    ("bad_request", {"status": 302}),
+    ("unknown", {"status": 302}),
 ]
 TOTAL_S = 30.0
 

@@ -120,7 +120,7 @@ def test_the_evidence_names_every_attempt_and_every_step():
         ("auth", {"status": 403}, "two"),
         ("bad_request", {"status": 400}, None),
         ("content_filter", {"status": 400}, None),
-        ("bad_request", {"status": 302}, None),
+        ("unknown", {"status": 302}, "two"),
     ],
 )
 def test_the_kind_of_failure_decides(kind, facts, provider):

@@ -213,6 +213,8 @@ fn quota_is_what_minutes_do_not_lift() {
     kind(429, &google("RequestsPerDayPerProject", "50"), "quota");
     kind(429, &google("RequestsPerMinutePerProject", "50"), "rate_limit");
     kind(429, &google("RequestsPerMinutePerProject", "0"), "quota");
+    kind(307, "", "unknown");
+    kind(302, "<html>Moved</html>", "unknown");
     kind(429, r#"{"error":{"message":"metric: tokens, limit: 0, model: x. Please retry in 3s."}}"#, "quota");
     kind(429, r#"{"error":{"message":"metric: tokens, limit: 0.5, model: x. Please retry in 3s."}}"#, "rate_limit");
 }

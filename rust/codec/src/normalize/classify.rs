@@ -117,9 +117,10 @@ fn of_status(status: u16, family: Protocol) -> Option<ErrorKind> {
         408 | 504 => ErrorKind::Timeout,
         499 => ErrorKind::Aborted,
         501 => ErrorKind::UnsupportedFeature,
-        // 424: a model behind the endpoint failed, not the request.
-        424 | 500..=599 => ErrorKind::Unknown,
-        300..=499 => ErrorKind::BadRequest,
+        // A redirect: the mistake of whoever configured the address, and no client's. 424: a model behind the endpoint
+        // failed, not the request.
+        300..=399 | 424 | 500..=599 => ErrorKind::Unknown,
+        400..=499 => ErrorKind::BadRequest,
         _ => return None,
     })
 }
