@@ -1,5 +1,6 @@
 """A run on a real terminal: the approval card, Ctrl-C once and twice, a conversation."""
 
+import json
 import os
 import pty
 import re
@@ -15,7 +16,7 @@ from headrace.harness.view import clean
 from headrace.testing import Gate, Reply, Stall
 from headrace.tools.sandbox import probe
 from tests.support.harness import calls, chunk, says, usage
-from tests.support.hosts import Home
+from tests.support.hosts import KEY, Home
 
 WAIT_S = 20
 
@@ -90,6 +91,28 @@ def start(tmp_path):
     yield act
     for one in opened:
         one.close()
+
+
+def test_what_a_model_streams_shows_no_known_secret_also_where_it_is_cut(start):
+    """On the terminal and in JSON lines; what is only like one stands there at once."""
+    pieces = ["The key is ", KEY[:7], KEY[7:12], KEY[12:], ", and ", KEY[:9], " is none.", KEY[:5]]
+    thought = [chunk({"reasoning_content": piece}) for piece in ("hm ", KEY[:4], KEY[4:], " so")]
+    reply = Reply.stream(*thought, *(chunk({"content": piece}) for piece in pieces), chunk({}, "stop"), usage())
+    home, terminal = start([reply, reply], "run", "say it")
+    assert terminal.ended() == exits.DONE
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text)
+    assert KEY not in shown
+    assert f"The key is [redacted acme/first], and {KEY[:9]} is none.{KEY[:5]}" in shown
+    assert "hm [redacted acme/first] so" in shown
+    code, lines = home.run()
+    assert code == exits.DONE
+    said = {"model.text_delta": "", "model.reasoning_delta": ""}
+    for line in lines:
+        if line["line"] == "delta" and line["event"]["type"] in said:
+            said[line["event"]["type"]] += line["event"]["text"]
+    assert said["model.reasoning_delta"] == "hm [redacted acme/first] so"
+    assert said["model.text_delta"] == f"The key is [redacted acme/first], and {KEY[:9]} is none.{KEY[:5]}"
+    assert KEY not in json.dumps(lines)
 
 
 def test_the_card_shows_what_would_be_done_and_takes_each_answer(start):

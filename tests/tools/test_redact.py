@@ -104,6 +104,44 @@ def test_a_stream_gives_the_same_however_it_is_cut(pieces, cuts):
     assert RAW not in out
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            [*(form.decode() for form in FORMS.values()), "text é ", "sk-canary", "longer-than", "-this", "\n", "s"]
+        ),
+        max_size=6,
+    ),
+    st.lists(st.integers(1, 40), min_size=1, max_size=30),
+)
+@example(["longer-than", "-this", "longer-than", " one", "s"], [1])
+def test_a_live_text_is_what_the_whole_would_be_however_it_is_cut(pieces, cuts):
+    """Also where one secret is the beginning of another."""
+    text = "".join(pieces)
+    redactor = Redactor({"k": CANARY, "short": "longer-than", "long": "longer-than-this"})
+    live, out, at, turn = redactor.live(), "", 0, 0
+    while at < len(text):
+        size = cuts[turn % len(cuts)]
+        out += live.feed(text[at : at + size])
+        at += size
+        turn += 1
+    out += live.finish()
+    assert out == redactor.text(text)[0]
+    assert CANARY not in out
+
+
+def test_a_live_text_waits_only_where_a_secret_may_begin():
+    live = Redactor({"k": CANARY}).live()
+    assert live.feed("Is it") == "Is it"
+    assert live.feed(" sk-c") == " "
+    assert live.feed("ancel?") == "sk-cancel?"
+    assert live.feed(CANARY[:-1]) == ""
+    assert live.feed("\n") == ""
+    assert live.feed(CANARY[-1]) == "[redacted k]"
+    assert live.feed("sk-can") == ""
+    assert live.finish() == "sk-can"
+    assert Redactor().live().feed("sk-can") == "sk-can"
+
+
 def test_a_stream_holds_back_no_more_than_the_longest_form():
     redactor = Redactor({"k": CANARY})
     stream = redactor.stream()

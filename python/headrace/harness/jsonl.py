@@ -1,7 +1,7 @@
 """A run as JSON lines on standard output, and nothing else there (H2).
 
     {"line": "run", "run_id": ...}                    once, first
-    {"line": "delta", "event": {...}}                 a model's event as it comes
+    {"line": "delta", "event": {...}}                 a model's start and texts as they come, without known secrets
     {"line": "event", "seq": ..., "type": ..., ...}   a record, durable
     {"line": "note", "message": ...}
     {"line": "question", "data": {...}}               what `headrace approve` would have to be answered
@@ -14,24 +14,25 @@ Nobody is asked: a question pauses the run, and `headrace approve` answers it.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from headrace.harness.view import Live
+from headrace.log import payloads as p
 from headrace.log.records import Record
 from headrace.loop import AskLater
+from headrace.tools.redact import Redactor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.events import ModelEvent
     from headrace.harness.host import Place
-    from headrace.log import payloads as p
     from headrace.log.artifacts import Artifacts
     from headrace.log.state import State
 
 __all__ = ["JsonView", "write_line"]
-
-DELTAS: Final = frozenset({"model.started", "model.text_delta", "model.reasoning_delta", "model.refusal_delta"})
-"""The rest of a model's events is recorded, and comes as records. Arguments of a call come whole, and redacted."""
 
 
 def write_line(line: dict[str, Any]) -> None:
@@ -43,8 +44,12 @@ def write_line(line: dict[str, Any]) -> None:
 class JsonView:
     """Writes lines."""
 
+    def __init__(self) -> None:
+        self._live = Live(Redactor())
+
     def begun(self, run_id: str, place: Place, state: State) -> None:
         """Say which run it is."""
+        self._live = Live(place.redactor)
         write_line(
             {
                 "line": "run",
@@ -60,11 +65,21 @@ class JsonView:
     def seen(self, what: Record | ModelEvent) -> None:
         """Write a record, or a delta."""
         if isinstance(what, Record):
+            if what.type == p.ModelFailed.type:
+                self._show(self._live.end())  # it was called off, and no event has said so
             value = what.value()
             told = {"seq": what.seq, "at_ms": what.at_ms, "type": what.type, "version": what.version}
             write_line({"line": "event", **told, "data": None if value is None else value.to_dict()})
-        elif what.type in DELTAS:
+            return
+        # The rest of a model's events is recorded, and comes as records. Arguments of a call come whole, and redacted.
+        self._show(self._live.take(what))
+        if what.type == "model.started":
             write_line({"line": "delta", "event": what.to_dict()})
+
+    @staticmethod
+    def _show(deltas: Iterator[tuple[Any, str]]) -> None:
+        for event, text in deltas:
+            write_line({"line": "delta", "event": {**event.to_dict(), "text": text}})
 
     async def card(self, facts: list[p.Payload], observed: p.ToolObserved, artifacts: Artifacts) -> None:
         """Add nothing: the records have said it."""

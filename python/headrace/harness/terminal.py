@@ -2,7 +2,8 @@
 
 1. What a model or a tool wrote is shown with its control characters as pictures: nothing of it moves the cursor, and
    nothing of it is markup.
-2. An approval card shows exactly what would be done: every argument as it would be passed.
+2. A secret that is known is shown as little as it is recorded, also where a delta cuts it in two.
+3. An approval card shows exactly what would be done: every argument as it would be passed.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headrace.harness.view import clean
+from headrace.harness.view import ENDS, Live, clean
 from headrace.log import payloads as p
 from headrace.log.records import LogError, Record
 from headrace.loop import AskLater
+from headrace.tools.redact import Redactor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headrace.events import ModelEvent
     from headrace.harness.host import Place
     from headrace.harness.keyboard import Lines
@@ -71,27 +75,35 @@ class TerminalView:
         self._is_thinking = False
         self._known_cost = False
         self._wish = ""
+        self._live = Live(Redactor())
 
     def begun(self, run_id: str, place: Place, state: State) -> None:
         """Say which run it is, and what holds it."""
+        self._live = Live(place.redactor)
         told = f"{state.model} in {place.root}; mode {place.mode}; sandbox {TIERS[place.executor.tier]}"
         self._say(Text.assemble(("run ", "dim"), (run_id, "bold"), (f"  {clean(told)}", "dim")))
 
     def seen(self, what: Record | ModelEvent) -> None:
         """Show a model's text as it comes, and of the records what a person wants to know at once."""
-        if not isinstance(what, Record):
-            self._stream(what)
+        if isinstance(what, Record):
+            self._recorded(what.value())
             return
-        value = what.value()
+        self._stream(self._live.take(what))
+        if what.type in ENDS:
+            self._end_thought()
+            self._end_line()
+
+    def _recorded(self, value: p.Payload | None) -> None:
         match value:
+            case p.ModelFailed():
+                self._stream(self._live.end())  # it was called off, and no event has said so
+                self.note(f"the model failed: {value.kind} {value.message or ''}".rstrip())
             case p.ModelUsed():
                 self._used(value)
             case p.ToolValidated():
                 self._wish = _wish(value.normalised)
             case p.ExecutionStarted():
                 self._say(Text.assemble(("▸ ", "cyan"), (value.tool_name, "bold cyan"), f"  {self._wish}"))
-            case p.ModelFailed():
-                self.note(f"the model failed: {value.kind} {value.message or ''}".rstrip())
             case p.ModelFellBack():
                 self.note(f"{value.from_model} -> {value.to_model}: {value.reason}")
             case p.ContextCompacted():
@@ -108,19 +120,16 @@ class TerminalView:
             case _:
                 pass
 
-    def _stream(self, event: ModelEvent) -> None:
-        match event.type:
-            case "model.text_delta" | "model.refusal_delta":
+    def _stream(self, deltas: Iterable[tuple[Any, str]]) -> None:
+        for event, text in deltas:
+            if event.type != "model.reasoning_delta":
                 self._end_thought()
-                self._write(event.text)
-            case "model.reasoning_delta":
-                if not self._is_thinking:
-                    self._end_line()
-                    self._is_thinking = True
-                self._about.print(Text(clean(event.text), "dim italic"), end="")
-            case "model.finished" | "provider.error":
-                self._end_thought()
+                self._write(text)
+                continue
+            if not self._is_thinking:
                 self._end_line()
+                self._is_thinking = True
+            self._about.print(Text(clean(text), "dim italic"), end="")
 
     def _end_thought(self) -> None:
         if self._is_thinking:

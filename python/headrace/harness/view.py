@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.events import ModelEvent
     from headrace.harness.host import Place
     from headrace.log import payloads as p
     from headrace.log.artifacts import Artifacts
     from headrace.log.records import Record
     from headrace.log.state import State
+    from headrace.tools.redact import Redactor
 
-__all__ = ["View", "clean"]
+__all__ = ["ENDS", "TEXTS", "Live", "View", "clean"]
 
 _PICTURES = {number: chr(0x2400 + number) for number in range(32) if number not in (9, 10)}
 #: What would move a terminal's cursor, or turn the direction of a line so that it reads otherwise than it runs.
@@ -23,9 +26,43 @@ _UNSEEN = dict.fromkeys(
 _TABLE = {**_PICTURES, **_UNSEEN}
 
 
+TEXTS: Final = frozenset({"model.text_delta", "model.reasoning_delta", "model.refusal_delta"})
+ENDS: Final = frozenset({"model.started", "model.finished", "provider.error"})
+
+
 def clean(text: str) -> str:
     """Make a text that anybody may have written safe to show: control characters become pictures of themselves."""
     return text.replace("\r\n", "\n").translate(_TABLE)
+
+
+class Live:
+    """What a model streams, as it may be shown: what is known to be secret is taken out, also where a delta cuts it.
+
+    - `redactor`: knows the secrets.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._last: Any = None
+        self._text = redactor.live()
+
+    def take(self, event: Any) -> Iterator[tuple[Any, str]]:
+        """Give each delta that can be shown now, with its text: of this event, or before it what was held back."""
+        if event.type in TEXTS:
+            last = self._last
+            if last is not None and (last.type, last.index) != (event.type, event.index):
+                yield from self.end()
+            self._last = event
+            if text := self._text.feed(event.text):
+                yield event, text
+        elif event.type in ENDS:
+            yield from self.end()
+
+    def end(self) -> Iterator[tuple[Any, str]]:
+        """Give what was held back: the response, or a block of it, goes on no further."""
+        last, self._last = self._last, None
+        if last is not None and (text := self._text.finish()):
+            yield last, text
 
 
 class View(Protocol):

@@ -15,13 +15,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["SHORTEST", "RedactingStream", "Redactor"]
+__all__ = ["SHORTEST", "LiveText", "RedactingStream", "Redactor"]
 
 SHORTEST: Final = 6
 """Characters. Below that a word such as `root` would be torn out of everything."""
@@ -31,6 +32,9 @@ LONG_LINE: Final = 24
 """Of a secret of several lines (a private key), each line of this length is one by itself."""
 BREAK: Final = rb"[\r\n]{0,2}"
 EOL: Final = b"\r\n"
+INSIDE: Final = 0b1100_0000
+INSIDE_BITS: Final = 0b1000_0000
+"""Of a byte of UTF-8 that is no character's first."""
 
 
 class Redactor:
@@ -39,7 +43,7 @@ class Redactor:
     - `secrets`: id to text.
     """
 
-    __slots__ = ("_compiled", "_longest", "_marks", "_needles", "too_short")
+    __slots__ = ("_compiled", "_in_order", "_longest", "_marks", "_needles", "too_short")
 
     def __init__(self, secrets: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> None:
         pairs = secrets.items() if hasattr(secrets, "items") else secrets
@@ -58,6 +62,8 @@ class Redactor:
         # A break of two characters may stand between any two.
         self._longest = max((len(form) * 3 for form in forms), default=0)
         self._compiled: re.Pattern[bytes] | None = None
+        #: For whoever reads along; made when somebody does.
+        self._in_order: list[bytes] = []
 
     def __repr__(self) -> str:
         return f"Redactor({len(set(self._marks.values()))} secrets)"
@@ -99,6 +105,29 @@ class Redactor:
     def stream(self) -> RedactingStream:
         """Begin a stream."""
         return RedactingStream(self)
+
+    def live(self) -> LiveText:
+        """Begin a text that somebody reads as it comes."""
+        return LiveText(self)
+
+    def begins(self, data: bytes) -> int:
+        """Say from where on the end of some bytes may be the beginning of a secret; their length: nowhere."""
+        if not self._needles:
+            return len(data)
+        if not self._in_order:
+            self._in_order = sorted(self._needles)
+        start = max(0, len(data) - self._longest)
+        places = [at for at in range(start, len(data)) if data[at] not in EOL]
+        flat = bytes(data[at] for at in places)
+        for number, at in enumerate(places):
+            if data[at] & INSIDE == INSIDE_BITS:
+                continue  # within a character no secret begins
+            end = flat[number:]
+            found = bisect_right(self._in_order, end)
+            # The next in order, if any of them, begins with it.
+            if found < len(self._in_order) and self._in_order[found].startswith(end):
+                return at
+        return len(data)
 
     @property
     def _pattern(self) -> re.Pattern[bytes]:
@@ -158,6 +187,42 @@ class RedactingStream:
         self._held = b""
         self.count += count
         return data
+
+
+class LiveText:
+    """Redacts a text for who reads it as it comes: only what may become a secret waits. `finish` gives the rest."""
+
+    __slots__ = ("_held", "_redactor")
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = b""
+
+    def feed(self, text: str) -> str:
+        """Take a piece; give what can be shown."""
+        redactor = self._redactor
+        if not redactor:
+            return text
+        data = self._held + text.encode("utf-8", "surrogatepass")
+        certain = redactor.begins(data)
+        out, at = [], 0
+        # Two halves of one thing, hence the private names.
+        if redactor._may_hold(data):  # noqa: SLF001
+            for found in redactor._pattern.finditer(data):  # noqa: SLF001
+                if found.start() >= certain:
+                    break
+                out += [data[at : found.start()], redactor._mark(found)]  # noqa: SLF001
+                at = found.end()
+            if at > certain:
+                certain = at + redactor.begins(data[at:])
+        out.append(data[at:certain])
+        self._held = data[certain:]
+        return b"".join(out).decode("utf-8", "surrogatepass")
+
+    def finish(self) -> str:
+        """Give what was held back."""
+        data, self._held = self._redactor.redact(self._held)[0], b""
+        return data.decode("utf-8", "surrogatepass")
 
 
 def _forms(raw: bytes) -> Iterator[bytes]:
