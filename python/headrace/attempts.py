@@ -38,6 +38,7 @@ from headrace.requests import (
 
 if TYPE_CHECKING:
     from headrace.credentials.oauth import TokenError
+    from headrace.proxies import Way
 
 __all__ = [
     "ROWS",
@@ -125,6 +126,7 @@ class CredentialAttempts:
     - `started`: when the request was whole; the total deadline counts from then, over all attempts.
     - `before`: so many attempts of this request were made elsewhere.
     - `ends`: when a deadline above this provider's own ends them all, in Unix time.
+    - `way`: by which proxy the provider is asked.
     - `told`: headers for the client with a good answer.
     """
 
@@ -148,6 +150,7 @@ class CredentialAttempts:
         "_started",
         "_told",
         "_tried",
+        "_way",
         "closed",
     )
 
@@ -164,6 +167,7 @@ class CredentialAttempts:
         before: int = 0,
         ends: float | None = None,
         told: Headers = (),
+        way: Way | None = None,
     ) -> None:
         self._pool = pool
         self._model = model
@@ -178,6 +182,7 @@ class CredentialAttempts:
         self._began = started
         self._ends = ends
         self._told = told
+        self._way = way
         self._round = 0
         self._tried: set[str] = set()
         self._again = True
@@ -373,6 +378,7 @@ class CredentialAttempts:
             delay=delay,
             fresh_connection=fresh,
             signer=signer,
+            proxy=self._way.of(prepared.url) if self._way is not None else None,
             told=self._told,
             secrets=secrets,
         )

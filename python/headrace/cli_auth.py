@@ -72,7 +72,7 @@ def login(name: str | None, path: Path | None, *, no_browser: bool, as_json: boo
     async def work(desk: _Desk) -> int:
         provider, credential = desk.named(name, login=True)
         grant = desk.grants[provider, credential]
-        async with client() as http:
+        async with client(grant.way) as http:
             way = _by_device if VENDORS[grant.kind].login == "device" else _by_code
             tokens = await way(http, grant, browser=not no_browser, as_json=as_json)
         made = Login(provider, credential, grant.kind, grant.identity, login_id())
@@ -192,10 +192,10 @@ def refresh(names: Sequence[str], path: Path | None, *, as_json: bool) -> None:
     async def work(desk: _Desk) -> int:
         keys = [desk.named(name) for name in names] or list(desk.grants)
         failed = False
-        async with client() as http:
-            for provider, credential in keys:
-                grant = desk.grants[provider, credential]
-                try:
+        for provider, credential in keys:
+            grant = desk.grants[provider, credential]
+            try:
+                async with client(grant.way) as http:
                     got = await refresh_login(
                         desk.store,
                         desk.logins,
@@ -205,12 +205,12 @@ def refresh(names: Sequence[str], path: Path | None, *, as_json: bool) -> None:
                         grant=grant,
                         clock=time.time,
                     )
-                except TokenError as error:
-                    failed = True
-                    wrong = Login(provider, credential, grant.kind, grant.identity, "", reason=str(error))
-                    _print(wrong, as_json=as_json, state="dead" if error.permanent else "failed")
-                else:
-                    _print(got, as_json=as_json)
+            except TokenError as error:
+                failed = True
+                wrong = Login(provider, credential, grant.kind, grant.identity, "", reason=str(error))
+                _print(wrong, as_json=as_json, state="dead" if error.permanent else "failed")
+            else:
+                _print(got, as_json=as_json)
         return int(failed)
 
     _at_the_desk(path, work)
@@ -248,7 +248,7 @@ def _at_the_desk(path: Path | None, work: Callable[[_Desk], Awaitable[int]], *, 
     from headrace.credentials.sealed import Secrets
     from headrace.credentials.vault import vault_of
     from headrace.errors import HeadraceError
-    from headrace.resolver import grant_of
+    from headrace.resolver import grant_of, way_of
     from headrace.startup import configure
     from headrace.store import open_store
 
@@ -260,7 +260,7 @@ def _at_the_desk(path: Path | None, work: Callable[[_Desk], Awaitable[int]], *, 
         grants: dict[tuple[str, str], Grant] = {}
         for row in setup.config.providers:
             for one in row.credentials:
-                grant = grant_of(one)
+                grant = grant_of(one, way_of(row, setup.config.server))
                 if grant is not None:
                     grants[row.id, one.id] = grant
         store = await open_store(settings.url)

@@ -352,6 +352,8 @@ class AttemptSpec:
     """Not over a pooled connection: the last one had died in the pool."""
     signer: SigV4 | None = None
     """Signs the request, beside or instead of the headers' authorisation."""
+    proxy: Secret | None = None
+    """By way of whom: the proxy's address, with its credentials if it wants any."""
     relay: Relay | None = None
     """How the answer is relayed, where that is not the plan's: another provider may speak another protocol."""
     told: Headers = ()

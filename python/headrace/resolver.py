@@ -18,20 +18,21 @@ from urllib.parse import quote
 from headrace.breaker import BreakerPolicy
 from headrace.catalogue import Facts
 from headrace.credentials import Credential, Pool
+from headrace.proxies import DIRECT, NEAR, Way
 from headrace.requests import Deadlines, Headers, Refusal, RuntimeMap, Secret
 from headrace.selectors import Explicit, Names, Route, Unresolved, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.config import Config, Provider
+    from headrace.config import Config, Provider, Server
     from headrace.config import Credential as ConfiguredCredential
     from headrace.credentials.oauth import Grant
     from headrace.plugins import Capability, ProviderDefinition
     from headrace.registry import Registry
     from headrace.requests import AwsKeys
 
-__all__ = ["HEADER_TEXT", "LANGUAGE_MODEL", "VISION", "Resolver", "Row", "Target", "compile_rows", "grant_of"]
+__all__ = ["HEADER_TEXT", "LANGUAGE_MODEL", "VISION", "Resolver", "Row", "Target", "compile_rows", "grant_of", "way_of"]
 
 LANGUAGE_MODEL: Final = "language_model"
 VISION: Final = "vision_fallback"
@@ -60,6 +61,8 @@ class Row:
     able: Mapping[str, Capability]
     #: Where it lists its models, and headers beside the authorisation. None: nobody asks.
     listing: tuple[str, Headers] | None = None
+    #: By which proxy it is asked. None: straight.
+    way: Way | None = None
 
     def authorized(self, credential: Credential) -> Headers | AwsKeys:
         """Write a credential's secret, or the token that it got, into headers; or give the keys to sign with."""
@@ -242,10 +245,17 @@ def compile_rows(config: Config, registry: Registry, demo_url: str | None = None
 
     - `demo_url`: base URL of the running demo upstream, for rows of that kind without one.
     """
-    return {row.id: _row(row, registry, demo_url) for row in config.providers}
+    return {row.id: _row(row, config.server, registry, demo_url) for row in config.providers}
 
 
-def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
+def way_of(row: Provider, server: Server) -> Way | None:
+    """Give the way to a configured provider. None: straight."""
+    if row.proxy is not None:
+        return Way(row.proxy) if row.proxy.reveal() != DIRECT else None
+    return Way(server.proxy, (*server.no_proxy, *NEAR)) if server.proxy is not None else None
+
+
+def _row(row: Provider, server: Server, registry: Registry, demo_url: str | None) -> Row:
     definition = registry.definitions[row.kind]
     base_url = row.base_url or (demo_url if row.kind == "demo" else None) or definition.base_url or ""
     settings = registry.settings_of(row)
@@ -258,6 +268,7 @@ def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
     if speaks:
         able[LANGUAGE_MODEL] = speaks[0]
     limits = row.deadlines
+    way = way_of(row, server)
     return Row(
         id=row.id,
         definition=definition,
@@ -272,7 +283,7 @@ def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
         ),
         pool=Pool(
             row.id,
-            (Credential(one.id, one.secret or Secret(""), grant_of(one)) for one in row.credentials),
+            (Credential(one.id, one.secret or Secret(""), grant_of(one, way)) for one in row.credentials),
             strategy=row.pool.strategy,
             affinity=row.pool.affinity,
         ),
@@ -280,10 +291,11 @@ def _row(row: Provider, registry: Registry, demo_url: str | None) -> Row:
         wires={client: best.get(client, speaks[0]) for client in _PROTOCOLS} if speaks else {},
         able=able,
         listing=definition.listing(base_url, settings) if definition.listing is not None and row.list_models else None,
+        way=way,
     )
 
 
-def grant_of(one: ConfiguredCredential) -> Grant | None:
+def grant_of(one: ConfiguredCredential, way: Way | None = None) -> Grant | None:
     """Give the way in which a configured credential gets its tokens. None: it has a secret of its own."""
     if one.oauth is None:
         return None
@@ -298,6 +310,7 @@ def grant_of(one: ConfiguredCredential) -> Grant | None:
         scope=one.scope,
         source=one.source,
         issuer=one.issuer,
+        way=way,
     )
 
 

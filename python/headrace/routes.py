@@ -329,6 +329,7 @@ class RouteAttempts:
             before=before,
             ends=self._ends if before else None,
             told=self.told,
+            way=target.row.way,
         )
         return self.attempts.choose(now=now, random=random)
 

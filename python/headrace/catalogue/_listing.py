@@ -18,7 +18,7 @@ from headrace.catalogue._facts import ModelFacts, Prices
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.requests import Headers
+    from headrace.requests import Headers, Secret
 
 __all__ = ["FRESH_S", "Listed", "Listings", "ask", "read_listing"]
 
@@ -83,14 +83,15 @@ class Listings:
         self._kept[provider] = _Kept(models, now + FRESH_S)
 
 
-def ask(url: str, headers: Headers) -> tuple[Listed, ...] | None:
+def ask(url: str, headers: Headers, proxy: Secret | None = None) -> tuple[Listed, ...] | None:
     """Fetch and read a provider's list of models. None: there is none, or it cannot be read. Takes 5 s at most."""
     import httpx
 
     raw = bytearray()
+    by = proxy.reveal() if proxy is not None else None
     try:
         with (
-            httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client,
+            httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False, proxy=by) as client,
             client.stream("GET", url, headers=list(headers)) as answer,
         ):
             if answer.status_code != _OK:

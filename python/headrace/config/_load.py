@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from headrace._bridge import toml_document
 from headrace.config._errors import ConfigurationError, Problem, key_text
 from headrace.config._schema import Config, Credential, Path, Provider, Store, guess, validate
+from headrace.proxies import DIRECT, proxy_fault
 from headrace.requests import Secret
 
 __all__ = ["Check", "Source", "beyond_schema", "find", "is_loopback", "load", "parse"]
@@ -163,6 +164,7 @@ class _References:
         providers = tuple(
             replace(
                 row,
+                proxy=self._proxy(("providers", at, "proxy"), row.proxy),
                 credentials=tuple(
                     self._credential(("providers", at, "credentials", index), one)
                     for index, one in enumerate(row.credentials)
@@ -176,7 +178,8 @@ class _References:
         metrics = config.metrics
         if metrics.secret is not None:
             metrics = replace(metrics, secret=self._secret(("metrics", "secret"), metrics.secret))
-        return replace(config, providers=providers, keys=keys, metrics=metrics, store=self._store())
+        server = replace(config.server, proxy=self._proxy(("server", "proxy"), config.server.proxy))
+        return replace(config, server=server, providers=providers, keys=keys, metrics=metrics, store=self._store())
 
     def _credential(self, path: Path, one: Credential) -> Credential:
         if one.oauth is None:
@@ -189,6 +192,23 @@ class _References:
                 self.faults.append(((*path, "file"), "is no file that can be read; is the path right?"))
             one = replace(one, file=str(file))
         return one
+
+    def _proxy(self, path: Path, proxy: Secret | None) -> Secret | None:
+        if proxy is None or (proxy.reveal() == DIRECT and path[0] == "providers"):
+            return proxy
+        text = proxy.reveal()
+        if text.partition(":")[0] in {"env", "file"}:
+            faults = len(self.faults)
+            proxy = self._secret(path, proxy)
+            if len(self.faults) > faults:
+                return None
+        elif "@" in text and not self._literal:
+            self.faults.append((path, _NO_LITERAL))
+            return None
+        fault = proxy_fault(proxy.reveal())
+        if fault is not None:
+            self.faults.append((path, fault))
+        return proxy
 
     def _store(self) -> Store:
         store = self._config.store
@@ -275,8 +295,34 @@ def _is_host(text: str) -> bool:
     return True
 
 
+def _is_past(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text.strip("[]"), strict=False)
+    except ValueError:
+        return _is_host(text.removeprefix("."))
+    return True
+
+
 def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
     """Find what is wrong with several keys together, or with one in a way that a type cannot say."""
+    yield from _server(config)
+    yield from _repeated("providers", [row.id for row in config.providers])
+    for at, row in enumerate(config.providers):
+        yield from _row(("providers", at), row)
+    yield from _repeated("keys", [key.id for key in config.keys])
+    yield from _same_secrets(("keys",), [key.secret for key in config.keys])
+    watcher = config.metrics.secret
+    if watcher is not None and any(key.secret.reveal() == watcher.reveal() for key in config.keys):
+        yield ("metrics", "secret"), "is the same secret as one of [[keys]]; give who watches its own"
+    for at, key in enumerate(config.keys):
+        for index, pattern in enumerate(key.models):
+            if pattern.count("*") > 1:
+                yield ("keys", at, "models", index), "a pattern holds one *; split it into several names"
+    yield from _subjects(config)
+    yield from _store(config.store)
+
+
+def _server(config: Config) -> Iterator[tuple[Path, str]]:
     server = config.server
     if _is_host(server.host) and not is_loopback(server.host) and not config.keys and not server.danger_open:
         yield (
@@ -292,20 +338,12 @@ def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
         parts = _split(origin)
         if parts is None or parts.scheme not in {"http", "https"} or origin.count("/") > 2:  # noqa: PLR2004 - scheme://
             yield ("server", "origins", at), "must be an origin such as https://app.example, without a path"
-    yield from _repeated("providers", [row.id for row in config.providers])
-    for at, row in enumerate(config.providers):
-        yield from _row(("providers", at), row)
-    yield from _repeated("keys", [key.id for key in config.keys])
-    yield from _same_secrets(("keys",), [key.secret for key in config.keys])
-    watcher = config.metrics.secret
-    if watcher is not None and any(key.secret.reveal() == watcher.reveal() for key in config.keys):
-        yield ("metrics", "secret"), "is the same secret as one of [[keys]]; give who watches its own"
-    for at, key in enumerate(config.keys):
-        for index, pattern in enumerate(key.models):
-            if pattern.count("*") > 1:
-                yield ("keys", at, "models", index), "a pattern holds one *; split it into several names"
-    yield from _subjects(config)
-    yield from _store(config.store)
+    for at, host in enumerate(server.no_proxy):
+        if not _is_past(host):
+            yield (
+                ("server", "no_proxy", at),
+                "must be a name, an address or a network, such as corp.example or 10.0.0.0/8",
+            )
 
 
 def _store(store: Store) -> Iterator[tuple[Path, str]]:

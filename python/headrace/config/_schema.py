@@ -116,6 +116,12 @@ class Server:
     origins: tuple[str, ...] = ()
     """Web origins that may ask, as `https://HOST[:PORT]`.
     Without `[[keys]]`, any other request with an `Origin` is answered 403."""
+    proxy: SecretText | None = None
+    """The proxy by which providers elsewhere are asked, as `http://[USER:PASSWORD@]HOST:PORT`; with a password as
+    `env:NAME` or `file:PATH` of one. None by default: the environment's own is taken as `env:HTTPS_PROXY`."""
+    no_proxy: tuple[str, ...] = ()
+    """Hosts that are asked without it: names, with all names below them, addresses and networks (`10.0.0.0/8`). This
+    machine always is."""
     danger_open: bool = False
     """Listen beyond loopback without `[[keys]]`: whoever reaches the port spends your credentials."""
     danger_literal_secrets: bool = False
@@ -187,7 +193,7 @@ class DeadlineTable:
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
 
     connect: Seconds = 10.0
-    """To connect, with TLS."""
+    """To connect, with TLS and a proxy."""
     first_byte: Seconds = 600.0
     """From the request to the answer's head."""
     idle: Seconds = 120.0
@@ -219,6 +225,8 @@ class Provider:
     breaker: BreakerTable = BreakerTable()
     settings: dict[str, Any] = field(default_factory=dict)
     """What the kind's definition declares."""
+    proxy: SecretText | None = None
+    """The proxy by which this provider is asked, in the place of `server.proxy`; or `direct`."""
     list_models: bool = True
     """Ask it for its own list of models when a client asks for the models (`GET /v1/models`), every ten minutes."""
     danger_plaintext: bool = False

@@ -51,6 +51,7 @@ class Refresher:
             own = row.authorized(credential) if credential is not None else ()
             # A key pair signs what the kernel sends, and this is not sent by it.
             if (credential is not None or not len(row.pool)) and not isinstance(own, AwsKeys):
-                models = await asyncio.to_thread(ask, url, (*headers, *own))
+                by = row.way.of(url) if row.way is not None else None
+                models = await asyncio.to_thread(ask, url, (*headers, *own), by)
         self._gateway.listings.took(row.id, models, time.time())
         del self._running[row.id]

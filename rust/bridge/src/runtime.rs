@@ -15,7 +15,7 @@ use bytes::Bytes;
 use headrace_codec::Protocol;
 use headrace_codec::pipeline::DecoderConfig;
 use headrace_edge::policy::{Secret, Signer};
-use headrace_kernel::{AttemptSpec, Client, ClientConfig, Deadlines, Roots, SigV4, TlsConfig, Url};
+use headrace_kernel::{AttemptSpec, Client, ClientConfig, Deadlines, Proxy, Roots, SigV4, TlsConfig, Url};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -95,6 +95,7 @@ struct SpecIn {
     provider: Option<String>,
     think_tags: bool,
     signer: Option<SignerIn>,
+    proxy: Option<SecretIn>,
 }
 
 /// `headrace.requests.SigV4`.
@@ -108,7 +109,7 @@ pub struct SignerIn {
 }
 
 /// The text of a `headrace.requests.Secret`.
-struct SecretIn(String);
+pub struct SecretIn(pub String);
 
 impl<'py> FromPyObject<'_, 'py> for SecretIn {
     type Error = PyErr;
@@ -298,9 +299,14 @@ fn parts(spec: SpecIn, turn_id: &str, model: Option<String>) -> PyResult<(Decode
     config.provider = spec.provider;
     config.model = model;
     turn_id.clone_into(&mut config.turn_id);
+    let mut url = Url::parse(&spec.url).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    if let Some(proxy) = spec.proxy {
+        let proxy = Proxy::parse(&proxy.0).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        url.endpoint.proxy = Some(Arc::new(proxy));
+    }
     let spec = AttemptSpec {
         method: spec.method,
-        url: Url::parse(&spec.url).map_err(|e| PyValueError::new_err(e.to_string()))?,
+        url,
         headers: spec.headers,
         body: vec![Bytes::copy_from_slice(&spec.body)],
         deadlines: spec.deadlines.read()?,

@@ -157,6 +157,8 @@ pub struct AttemptSpec {
     pub fresh_connection: bool,
     /// Signs the headers and the body as they are sent.
     pub signer: Option<Box<Signer>>,
+    /// By way of this proxy: its address, with its credentials if it wants any.
+    pub proxy: Option<Secret>,
     /// How the answer is relayed, where that is not the plan's: another provider may speak another protocol.
     pub relay: Option<Relay>,
     /// Told to the client with a good answer.

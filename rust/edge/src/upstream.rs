@@ -16,7 +16,7 @@ use headrace_codec::loss::Loss;
 use headrace_codec::pipeline::{Decoder, DecoderConfig, End};
 use headrace_codec::request::{RequestError, Source, TranslateSpec, Translation, passes, relay, translate};
 use headrace_kernel::{
-    AttemptSpec as KernelSpec, Cause, Deadlines as KernelDeadlines, Failure as KernelFailure, SigV4, Url,
+    AttemptSpec as KernelSpec, Cause, Deadlines as KernelDeadlines, Failure as KernelFailure, Proxy, SigV4, Url,
 };
 
 use crate::policy::{AttemptSpec, BodySource, OwnedError, Signer};
@@ -87,7 +87,7 @@ fn part_of(whole: &Bytes, piece: &[u8]) -> Bytes {
     if whole.as_ptr_range().contains(&piece.as_ptr()) { whole.slice_ref(piece) } else { Bytes::copy_from_slice(piece) }
 }
 
-/// What the kernel is to send. It takes the headers and the signer, which nobody else needs. `unix_s`: the time that a
+/// What the kernel is to send. It takes the headers, the signer and the proxy, which nobody else needs. `unix_s`: the time that a
 /// signature tells.
 pub(crate) fn kernel_spec(
     spec: &mut AttemptSpec,
@@ -95,7 +95,10 @@ pub(crate) fn kernel_spec(
     unix_s: u64,
 ) -> Result<KernelSpec, Box<OwnedError>> {
     let unsendable = |message: &str| Box::new(OwnedError::new(ErrorKind::BadRequest, ErrorPhase::Request, message));
-    let url = Url::parse(&spec.url).map_err(|e| unsendable(&e.to_string()))?;
+    let mut url = Url::parse(&spec.url).map_err(|e| unsendable(&e.to_string()))?;
+    if let Some(proxy) = spec.proxy.take() {
+        url.endpoint.proxy = Some(Arc::new(Proxy::parse(&proxy.0).map_err(|e| unsendable(&e.to_string()))?));
+    }
     let headers = take(&mut spec.headers).into_iter().map(|(name, value)| (name, value.0)).collect();
     let d = &spec.deadlines;
     let deadlines = KernelDeadlines {

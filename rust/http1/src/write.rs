@@ -22,7 +22,7 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 #[derive(Clone, Copy, Debug)]
 pub struct RequestStart<'a> {
     pub method: &'a str,
-    /// A path with its query.
+    /// A path with its query; for a proxy that is to pass the request on, `http://` and the host before it.
     pub target: &'a str,
     /// `host` or `host:port`.
     pub host: &'a str,
@@ -40,7 +40,11 @@ where
     if !is_token(start.method.as_bytes()) {
         return Err(WriteError::Method);
     }
-    if !start.target.starts_with('/') || !is_target(start.target) || start.target.len() > limits::MAX_TARGET {
+    let absolute = start.target.strip_prefix("http://").and_then(|rest| rest.strip_prefix(start.host));
+    if !absolute.unwrap_or(start.target).starts_with('/')
+        || !is_target(start.target)
+        || start.target.len() > limits::MAX_TARGET
+    {
         return Err(WriteError::Target);
     }
     if !is_authority(start.host.as_bytes()) {

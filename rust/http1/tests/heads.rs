@@ -198,6 +198,15 @@ fn pipelined_requests_stay_in_the_buffer() {
 }
 
 #[test]
+fn a_proxy_is_told_the_whole_url() {
+    let target = "http://a:1/v1/x?y";
+    let start = RequestStart { method: "GET", target, host: "a:1", body: BodyKind::None, websocket: None };
+    let mut out = Vec::new();
+    write::request(&mut out, &start, []).unwrap();
+    assert_eq!(out, b"GET http://a:1/v1/x?y HTTP/1.1\r\nhost: a:1\r\n\r\n");
+}
+
+#[test]
 fn the_writer_refuses_what_would_split_a_message() {
     let start =
         RequestStart { method: "POST", target: "/v1/x", host: "a:1", body: BodyKind::Length(3), websocket: None };
@@ -220,6 +229,9 @@ fn the_writer_refuses_what_would_split_a_message() {
         (RequestStart { method: "P OST", ..start }, WriteError::Method),
         (RequestStart { target: "/a b", ..start }, WriteError::Target),
         (RequestStart { target: "a", ..start }, WriteError::Target),
+        (RequestStart { target: "http://b:1/v1/x", ..start }, WriteError::Target),
+        (RequestStart { target: "http://a:1", ..start }, WriteError::Target),
+        (RequestStart { target: "http://a:12/v1/x", ..start }, WriteError::Target),
         (RequestStart { target: "/\r\nx: y", ..start }, WriteError::Target),
         (RequestStart { host: "a\r\nx: y", ..start }, WriteError::Host),
         (RequestStart { host: "u@a", ..start }, WriteError::Host),

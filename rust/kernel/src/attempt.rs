@@ -13,7 +13,8 @@
 //! | state | what it waits for | then |
 //! |---|---|---|
 //! | `Fresh` | the first poll | a pooled connection: `Exchange`; none: `Opening` |
-//! | `Opening` | name and TCP | `Securing` (https) or `Exchange` |
+//! | `Opening` | name and TCP | `Tunnelling` (a proxy), `Securing` (https) or `Exchange` |
+//! | `Tunnelling` | the proxy's word | `Securing` (https) or `Exchange` |
 //! | `Securing` | the TLS handshake | `Exchange` |
 //! | `Exchange` | the head, then the body as it is asked for | `Over` |
 //! | `Over` | nothing | |
@@ -38,6 +39,7 @@ use crate::scratch::Scratch;
 use crate::spec::AttemptSpec;
 use crate::trace::{Step, Trace};
 use crate::transport::http1::Exchange;
+use crate::transport::proxy::{self, ProxyFault};
 use crate::transport::websocket::{self, WsExchange};
 use crate::transport::{self, Carrier, Io, Opening, Reusable};
 
@@ -80,6 +82,7 @@ pub struct Got {
 enum State {
     Fresh,
     Opening(Opening),
+    Tunnelling(Opening),
     Securing(Box<Connect<TcpStream>>),
     Exchange(Box<Carrier>),
     Over,
@@ -240,12 +243,19 @@ impl Attempt {
                 State::Opening(opening) => {
                     let tcp = ready!(opening.as_mut().poll(cx))?;
                     self.trace.complete(Step::Connect);
-                    if self.spec.url.endpoint.tls {
-                        self.trace.start(Step::Tls);
-                        self.state = State::Securing(self.client.tls.handshake(&self.spec.url.endpoint, tcp)?);
-                    } else {
-                        self.begin_exchange(Io::Plain(tcp), None)?;
+                    let endpoint = &self.spec.url.endpoint;
+                    match &endpoint.proxy {
+                        Some(proxy) if self.spec.url.is_tunnelled() => {
+                            self.trace.start(Step::Tunnel);
+                            self.state = State::Tunnelling(proxy::tunnel(tcp, proxy.clone(), endpoint));
+                        }
+                        _ => self.secure(tcp)?,
                     }
+                }
+                State::Tunnelling(tunnelling) => {
+                    let tcp = ready!(tunnelling.as_mut().poll(cx))?;
+                    self.trace.complete(Step::Tunnel);
+                    self.secure(tcp)?;
                 }
                 State::Securing(handshake) => {
                     let secured = ready!(std::pin::Pin::new(&mut **handshake).poll(cx));
@@ -267,6 +277,11 @@ impl Attempt {
                         self.trace.start(Step::Head);
                     }
                     let answer = ready!(polled)?;
+                    if answer.status == proxy::CREDENTIALS_WANTED && self.spec.url.endpoint.proxy.is_some() {
+                        // The proxy's own: the provider has not seen the request.
+                        self.phase = ErrorPhase::Connect;
+                        return Poll::Ready(Err(Cause::Proxy(ProxyFault::Status(answer.status))));
+                    }
                     self.phase = ErrorPhase::Streaming;
                     self.trace.complete(Step::Head);
                     self.trace.start(Step::Body);
@@ -276,6 +291,16 @@ impl Attempt {
                 State::Over => return Poll::Ready(Err(Cause::Closed)),
             }
         }
+    }
+
+    /// TLS over a connection that leads to the endpoint, or the request at once.
+    fn secure(&mut self, tcp: TcpStream) -> Result<(), Cause> {
+        if self.spec.url.endpoint.tls {
+            self.trace.start(Step::Tls);
+            self.state = State::Securing(self.client.tls.handshake(&self.spec.url.endpoint, tcp)?);
+            return Ok(());
+        }
+        self.begin_exchange(Io::Plain(tcp), None)
     }
 
     fn begin_exchange(&mut self, io: Io, opened: Option<u64>) -> Result<(), Cause> {
@@ -343,6 +368,7 @@ impl Attempt {
             bytes_sent: self.sent,
             bytes_received: self.received,
             reused_socket: self.reused,
+            proxy: self.spec.url.endpoint.proxy.clone().filter(|_| self.phase == ErrorPhase::Connect),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use headrace_codec::ErrorKind;
 use headrace_codec::event::ErrorPhase;
@@ -9,6 +10,7 @@ use headrace_http1::websocket::WsError;
 use headrace_http1::{BodyError, HeadError, WriteError};
 
 use crate::deadlines::Deadline;
+use crate::transport::proxy::{Proxy, ProxyFault};
 
 /// An attempt that failed, with what is known of it.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub struct Failure {
     pub bytes_received: u64,
     /// The connection had carried a request before this one.
     pub reused_socket: bool,
+    /// The proxy on the way, where it happened before the provider could see the request.
+    pub proxy: Option<Arc<Proxy>>,
 }
 
 /// What exactly happened.
@@ -34,6 +38,8 @@ pub enum Cause {
     /// The host's name did not resolve.
     Dns(io::ErrorKind),
     Connect(io::ErrorKind),
+    /// A proxy did not lead on.
+    Proxy(ProxyFault),
     /// The handshake failed, with TLS's own words (certificates and versions, never data).
     Tls(String),
     /// Writing the request failed.
@@ -75,6 +81,7 @@ impl fmt::Display for Cause {
             Self::Unsendable(e) => write!(f, "the request cannot be sent: {e}"),
             Self::Dns(e) => write!(f, "the host's name does not resolve: {e}"),
             Self::Connect(e) => write!(f, "connecting failed: {e}"),
+            Self::Proxy(e) => e.fmt(f),
             Self::Tls(e) => write!(f, "the TLS handshake failed: {e}"),
             Self::Write(e) => write!(f, "sending the request failed: {e}"),
             Self::Read(e) => write!(f, "reading the answer failed: {e}"),
@@ -95,6 +102,9 @@ impl fmt::Display for Failure {
         self.cause.fmt(f)?;
         if self.died_unanswered() {
             f.write_str(" (on a reused connection)")?;
+        }
+        if let Some(proxy) = &self.proxy {
+            write!(f, " (by way of the proxy {proxy})")?;
         }
         Ok(())
     }

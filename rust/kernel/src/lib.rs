@@ -10,7 +10,7 @@
 //! 5. Time is a coarse ticker: one relaxed store per read, no timer per read.
 //!
 //! Read in this order: [`spec`] (what to send), [`attempt`] (its life), [`failure`], [`trace`], [`scratch`],
-//! [`deadlines`], [`client`], then `transport/` (HTTP/1.1 and WebSocket now; HTTP/2 and proxies have their place there).
+//! [`deadlines`], [`client`], then `transport/` (HTTP/1.1, WebSocket and proxies; HTTP/2 has its place there).
 //!
 //! Never add: pyo3, a second attempt, a choice of credential, a provider's name, parsing of bodies.
 
@@ -33,5 +33,6 @@ pub use scratch::Scratch;
 pub use sign::SigV4;
 pub use spec::{AttemptSpec, Deadlines, Endpoint, SpecError, Url};
 pub use trace::{Step, StepEvent, StepState, Trace};
+pub use transport::proxy::{Proxy, ProxyError, ProxyFault};
 pub use transport::tls::{Roots, TlsConfig, TlsError};
 pub use transport::websocket::accept as websocket_accept;

@@ -14,6 +14,9 @@ pub const HEAD_READ: usize = 16 << 10;
 /// waits with its stream, so this bounds that too.
 pub const ENCODED_READ: usize = 16 << 10;
 
+/// The head of a proxy's answer to CONNECT. They are a line or a few; beyond it the attempt fails.
+pub const TUNNEL_HEAD: usize = 8 << 10;
+
 /// Interim answers (1xx) before the real one. More than a few are no server of ours: the attempt fails.
 pub const MAX_INTERIM: u8 = 8;
 

@@ -4,12 +4,14 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use headrace_http1::write;
 
 use crate::sign::SigV4;
+use crate::transport::proxy::Proxy;
 
 /// One attempt, ready to send. Holds no credential id.
 #[derive(Clone)]
@@ -49,7 +51,7 @@ impl AttemptSpec {
 /// The five deadlines. `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Name, TCP and TLS.
+    /// Name, TCP, a proxy's tunnel and TLS.
     pub connect: Option<Duration>,
     /// From the connection to the answer's head.
     pub first_byte: Option<Duration>,
@@ -70,6 +72,8 @@ pub struct Endpoint {
     pub port: u16,
     /// A WebSocket's connection is its opener's: a digest of all that it was opened with.
     pub session: Option<[u8; 32]>,
+    /// By way of whom. A connection through a proxy serves for nothing else.
+    pub proxy: Option<Arc<Proxy>>,
 }
 
 /// A URL, checked and taken apart once. `Debug` and `Display` leave the query out: some vendors put keys there.
@@ -141,11 +145,11 @@ impl Url {
         let host = host.to_ascii_lowercase();
         let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let authority = if port == default { shown } else { format!("{shown}:{port}") };
-        Ok(Self { endpoint: Endpoint { tls, host, port, session: None }, authority, target, websocket })
+        Ok(Self { endpoint: Endpoint { tls, host, port, session: None, proxy: None }, authority, target, websocket })
     }
 }
 
-fn split_authority(authority: &str) -> Result<(&str, Option<&str>), SpecError> {
+pub(crate) fn split_authority(authority: &str) -> Result<(&str, Option<&str>), SpecError> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, port) = rest.split_once(']').ok_or(SpecError::Host)?;
         let is_v6 = matches!(host.parse(), Ok(IpAddr::V6(_)));
@@ -162,6 +166,13 @@ fn split_authority(authority: &str) -> Result<(&str, Option<&str>), SpecError> {
         return Err(SpecError::Host);
     }
     Ok((host, port))
+}
+
+impl Url {
+    /// Whether a proxy only leads there: it sees nothing of TLS, and no proxy passes a WebSocket on.
+    pub(crate) fn is_tunnelled(&self) -> bool {
+        self.endpoint.tls || self.websocket
+    }
 }
 
 impl fmt::Display for Url {
@@ -190,7 +201,8 @@ mod tests {
     #[test]
     fn urls_are_taken_apart() {
         let url = Url::parse("https://API.example/v1/chat?key=secret").unwrap();
-        assert_eq!(url.endpoint, Endpoint { tls: true, host: "api.example".into(), port: 443, session: None });
+        let host = "api.example".to_owned();
+        assert_eq!(url.endpoint, Endpoint { tls: true, host, port: 443, session: None, proxy: None });
         assert_eq!((url.authority.as_str(), url.target.as_str()), ("api.example", "/v1/chat?key=secret"));
         assert_eq!(format!("{url:?}"), "https://api.example/v1/chat");
         let url = Url::parse("http://[::1]:9000").unwrap();

@@ -4,23 +4,26 @@
 
 use std::time::Instant;
 
-/// The steps, in the order in which they happen. A reused connection has neither `Connect` nor `Tls`.
+/// The steps, in the order in which they happen. A reused connection has none of the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Connect,
+    /// The way through a proxy.
+    Tunnel,
     Tls,
     Send,
     Head,
     Body,
 }
 
-const STEPS: [Step; 5] = [Step::Connect, Step::Tls, Step::Send, Step::Head, Step::Body];
+const STEPS: [Step; 6] = [Step::Connect, Step::Tunnel, Step::Tls, Step::Send, Step::Head, Step::Body];
 
 impl Step {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
+            Self::Tunnel => "tunnel",
             Self::Tls => "tls",
             Self::Send => "send",
             Self::Head => "head",
@@ -60,7 +63,7 @@ pub struct StepEvent {
 pub struct Trace {
     origin: Option<Instant>,
     /// Microseconds from the origin: begun, ended, and whether that was a failure.
-    marks: [(Option<u64>, Option<u64>, bool); 5],
+    marks: [(Option<u64>, Option<u64>, bool); 6],
 }
 
 impl Trace {

@@ -1,7 +1,7 @@
 """One request to a token endpoint: bounded in time and size, to nobody but whom it is meant for.
 
 1. https alone, but for this machine and the metadata services that no packet leaves the link for.
-2. No redirect is followed, no proxy is asked, no cookie is kept.
+2. No redirect is followed, no proxy is asked but the provider row's own, no cookie is kept.
 3. What went wrong is said by the status, and by an error code if it is one that we know: an endpoint's own words may
    repeat what it was sent.
 """
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import httpx
+
+    from headrace.proxies import Way
 
 __all__ = ["Answer", "TokenRequest", "ask", "client", "endpoint"]
 
@@ -103,12 +105,30 @@ def endpoint(url: str) -> str:
     return url
 
 
-def client() -> httpx.AsyncClient:
-    """Make a client for token endpoints alone."""
+def client(way: Way | None = None) -> httpx.AsyncClient:
+    """Make a client for token endpoints alone.
+
+    - `way`: by which proxy they are asked.
+    """
     import httpx
 
     limits = httpx.Limits(max_connections=8, max_keepalive_connections=0)
-    return httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=PATIENCE_S, limits=limits)
+    if way is None:
+        return httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=PATIENCE_S, limits=limits)
+    by = way.of
+    straight = httpx.AsyncHTTPTransport(trust_env=False, limits=limits)
+    proxied = httpx.AsyncHTTPTransport(trust_env=False, limits=limits, proxy=way.proxy.reveal())
+
+    class Ways(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            taken = straight if by(str(request.url)) is None else proxied
+            return await taken.handle_async_request(request)
+
+        async def aclose(self) -> None:
+            await straight.aclose()
+            await proxied.aclose()
+
+    return httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=PATIENCE_S, transport=Ways())
 
 
 async def ask(http: httpx.AsyncClient, request: TokenRequest) -> Answer:
@@ -140,7 +160,7 @@ async def ask(http: httpx.AsyncClient, request: TokenRequest) -> Answer:
                         raise TokenError("the token endpoint's answer is far too long", lost=True)
             finally:
                 await response.aclose()
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
         raise TokenError(f"the token endpoint cannot be reached ({type(error).__name__})") from None
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
         raise TokenError(f"the token endpoint did not answer ({type(error).__name__})", lost=sent) from None

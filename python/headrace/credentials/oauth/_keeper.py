@@ -116,7 +116,8 @@ class Keeper:
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._store: Store | None = None
         self._opening = asyncio.Lock()
-        self._http: httpx.AsyncClient | None = None
+        #: By the proxy that they go by, and for whom not.
+        self._http: dict[tuple[str, tuple[str, ...]] | None, httpx.AsyncClient] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()
@@ -143,8 +144,8 @@ class Keeper:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._http is not None:
-            await self._http.aclose()
+        for http in self._http.values():
+            await http.aclose()
         if self._store is not None:
             await self._store.close()
 
@@ -317,10 +318,12 @@ class Keeper:
 
     async def _fetched(self, entry: _Entry, tokens: Tokens | None) -> Tokens:
         """Ask for tokens. Says in an error what a person can do."""
-        if self._http is None:
-            self._http = client()
+        way = entry.grant.way
+        key = (way.proxy.reveal(), way.past) if way is not None else None
+        if key not in self._http:
+            self._http[key] = client(way)
         try:
-            return await fetch(self._http, entry.grant, tokens, self._clock)
+            return await fetch(self._http[key], entry.grant, tokens, self._clock)
         except TokenError as error:
             if error.permanent and entry.vendor.login is not None:
                 raise TokenError(f"{error}; log in again: `headrace auth login {entry.name}`", permanent=True) from None

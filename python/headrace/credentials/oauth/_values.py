@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.errors import HeadraceError
 from headrace.requests import Secret
+
+if TYPE_CHECKING:
+    from headrace.proxies import Way
 
 __all__ = ["Grant", "Renewal", "TokenError", "Tokens", "pause", "renew_at", "useless_at"]
 
@@ -47,6 +50,7 @@ class Grant:
 
     - `kind`: which vendor's way (`VENDORS`).
     - `issuer`: where its endpoints are, in place of the vendor's own.
+    - `way`: by which proxy they are asked; no part of its identity.
     """
 
     kind: str
@@ -57,6 +61,7 @@ class Grant:
     scope: str | None = None
     source: str | None = None
     issuer: str | None = None
+    way: Way | None = field(default=None, compare=False)
 
     @property
     def identity(self) -> str:

@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use super::super::runtime::SignerIn;
+use super::super::runtime::{SecretIn, SignerIn};
 use super::jobs::{BodyRecipe, protocol_named};
 
 /// Reads a `Plan`, `AttemptSpec`, `Refusal` or `Answer`.
@@ -80,6 +80,7 @@ fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
             .getattr(intern!(py, "signer"))?
             .extract::<Option<SignerIn>>()?
             .map(|signer| Box::new(signer.edge())),
+        proxy: value.getattr(intern!(py, "proxy"))?.extract::<Option<SecretIn>>()?.map(|proxy| Secret(proxy.0)),
         relay: relay.extract::<Option<&str>>()?.map(relay_named).transpose()?,
         told: value.getattr(intern!(py, "told"))?.extract()?,
         hedge: hedge(&value.getattr(intern!(py, "hedge"))?)?,

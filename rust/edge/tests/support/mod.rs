@@ -154,6 +154,7 @@ pub fn spec(url: &str, request: &ClientRequest, protocol: Protocol) -> AttemptSp
         delay: Duration::ZERO,
         fresh_connection: false,
         signer: None,
+        proxy: None,
         relay: None,
         told: Vec::new(),
         secrets: Vec::new(),

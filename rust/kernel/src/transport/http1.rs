@@ -281,9 +281,16 @@ impl Exchange {
 }
 
 fn head_of(spec: &AttemptSpec, method: &str, body: BodyKind, key: Option<&str>) -> Result<Vec<u8>, WriteError> {
-    let start = RequestStart { method, target: &spec.url.target, host: &spec.url.authority, body, websocket: key };
+    // Of plain http a proxy makes the request anew; in a tunnel it sees nothing, and nothing is for it.
+    let forwarding = spec.url.endpoint.proxy.as_ref().filter(|_| !spec.url.is_tunnelled());
+    let absolute = forwarding.map(|_| format!("http://{}{}", spec.url.authority, spec.url.target));
+    let authorization = forwarding.and_then(|proxy| proxy.authorization());
+    let target = absolute.as_deref().unwrap_or(&spec.url.target);
+    let start = RequestStart { method, target, host: &spec.url.authority, body, websocket: key };
     let mut head = Vec::with_capacity(1024);
-    write::request(&mut head, &start, spec.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())))?;
+    let ours = authorization.map(|value| ("proxy-authorization", value.as_bytes()));
+    let headers = spec.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
+    write::request(&mut head, &start, headers.chain(ours))?;
     Ok(head)
 }
 

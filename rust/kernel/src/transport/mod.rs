@@ -1,10 +1,11 @@
 //! Connections: opened, secured, kept. What speaks over one stands in a file of its own.
 //!
-//! `http1` and `websocket` are here; HTTP/2 will stand beside them, a proxy within [`open`].
+//! `http1` and `websocket` are here, and `proxy` for the way through one; HTTP/2 will stand beside them.
 
 mod dial;
 pub(crate) mod http1;
 pub(crate) mod pool;
+pub mod proxy;
 pub mod tls;
 pub mod websocket;
 
@@ -161,9 +162,12 @@ impl Carrier {
 
 pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<TcpStream, Cause>> + Send>>;
 
-/// Open a TCP connection.
+/// Open a TCP connection to an endpoint, or to the proxy before it.
 pub(crate) fn open(endpoint: &Endpoint) -> Opening {
-    let (host, port) = (endpoint.host.clone(), endpoint.port);
+    let (host, port) = match &endpoint.proxy {
+        Some(proxy) => (proxy.host.clone(), proxy.port),
+        None => (endpoint.host.clone(), endpoint.port),
+    };
     Box::pin(async move {
         let addresses = tokio::net::lookup_host((host.as_str(), port)).await.map_err(|e| Cause::Dns(e.kind()))?;
         let tcp = dial::dial(addresses.collect()).await?;
