@@ -215,8 +215,22 @@ class CredentialAttempts:
     def begin(self, prepared: PreparedRequest, *, now: float) -> AttemptSpec:
         """Give the first attempt of a request that was prepared for the chosen credential."""
         plain = prepared.otherwise is not None and now < self._pool.plain_until
-        self._prepared = prepared.otherwise if plain else prepared
-        return self._spec(now=now, delay=0.0)
+        self._prepared = prepared = (prepared.otherwise or prepared) if plain else prepared
+        credential, made = self._credential, prepared.made
+        first = self._attempt == 0 and (credential is None or credential.grant is None)
+        if made is not None and first and made[0] is credential and made[1].told == self._told:
+            self._attempt, self._began = 1, now
+            if credential is not None:
+                self._tried.add(credential.id)
+            spec = made[1]
+            if spec.sealed is False:
+                object.__setattr__(spec, "sealed", True)
+            return spec
+        spec = self._spec(now=now, delay=0.0)
+        if first:
+            # Only what is prepared for many requests meets it again.
+            object.__setattr__(prepared, "made", (credential, spec))
+        return spec
 
     def stale(self, now: float) -> bool:
         """Whether the running attempt cannot be made before a token was got."""

@@ -66,6 +66,8 @@ _LOG = logging.getLogger("headrace.gateway")
 BYTES_PER_TOKEN: Final = 4
 #: Of lists of models, as they are written.
 LISTS_KEPT: Final = 64
+#: Kinds of requests to one model whose preparation is kept; they differ by headers that pass.
+ALIKE_KEPT: Final = 32
 #: Answers whose owner is remembered; a provider holds them for a month, a conversation goes on within the hour.
 ANSWERS_KEPT: Final = 10_000
 _RESPONSES: Final = "openai_responses"
@@ -390,12 +392,15 @@ class Gateway:
     def _facts(self, runtime: RuntimeMap) -> ModelFacts:
         return self._tables.resolver.facts.of(runtime.kind, runtime.provider, runtime.model)
 
-    def _enter(self, books: Node, account: _Account, way: RouteAttempts, settlement: Settlement) -> None:
-        from headrace.node import Settled
+    def lapse(self) -> None:
+        """Have written what was settled: it has waited for others for long enough."""
+        if self._books is not None:
+            self._books.hasten()
 
+    def _enter(self, books: Node, account: _Account, way: RouteAttempts, settlement: Settlement) -> None:
         runtime, key = way.runtime, account.key
         facts = self._facts(runtime)
-        told = Settled(
+        told = books.entry(
             number=settlement.token,
             at=account.at,
             request_id=account.request_id,
@@ -539,6 +544,17 @@ class Gateway:
         client = request.protocol or target.wire.protocol
 
         def prepare(found: Target, runtime: RuntimeMap) -> Ready:
+            alike = None if count or found.wire.alike is None else (client, found.wire.alike(runtime, request))
+            ready: Ready | None = runtime.kept.get(alike)
+            if ready is None:
+                ready = anew(found, runtime)
+                if alike is not None:
+                    if len(runtime.kept) >= ALIKE_KEPT:
+                        runtime.kept.clear()
+                    runtime.kept[alike] = ready
+            return ready
+
+        def anew(found: Target, runtime: RuntimeMap) -> Ready:
             prepared = found.wire.prepare(runtime, request)
             if count:
                 # Gemini's own definitions have put it into the URL.
@@ -551,7 +567,8 @@ class Gateway:
             target,
             prepare,
             client,
-            self._conversation(request, key),
+            # Affinity is a choice between several.
+            self._conversation(request, key) if len(target.row.pool) > 1 or self._tables.rules else None,
             key,
             request=request,
             routed=not count,

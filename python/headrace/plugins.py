@@ -7,15 +7,16 @@ The built-in ones come through the same door.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from headrace.requests import AwsKeys, Headers, PreparedRequest, RuntimeMap, Secret
+from headrace.requests import AwsKeys, Headers, PreparedRequest, Request, RuntimeMap, Secret
 
 __all__ = [
     "ENTRY_POINT_GROUP",
     "KIND",
+    "Alike",
     "Capability",
     "Listing",
     "Prepare",
@@ -39,6 +40,9 @@ Read: TypeAlias = Callable[[Any, bytes], Any]
 Run: TypeAlias = Callable[[RuntimeMap, Any], Awaitable[Any]]
 """Does a call that is no request to a provider (our own fetch), and gives its result."""
 
+
+Alike: TypeAlias = Callable[[RuntimeMap, Request], Hashable]
+"""From what is asked to all that its preparation depends on."""
 
 Listing: TypeAlias = Callable[[str, Any], tuple[str, Headers]]
 """Of a base URL and the settings, gives the address of the provider's own list of models, and headers beside the
@@ -68,6 +72,9 @@ class Capability:
     """The request's fields that this wire has a place for. What a client says beyond them is reported as lost."""
     run: Run | None = None
     """In the place of `prepare`'s request."""
+    alike: Alike | None = None
+    """What of a request its preparation depends on, but for the body, which the gateway's edge makes by a recipe. Where
+    it is there, what was prepared for one request of the gateway serves for all that give the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

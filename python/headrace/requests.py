@@ -59,8 +59,8 @@ Deferred: TypeAlias = T | Coroutine[Any, Any, T]
 def quick(cls: type[T]) -> type[T]:
     """Let the values of a frozen dataclass be made like those of a plain one; they are not guarded then."""
     given = fields(cls)  # type: ignore[arg-type]  # it is one
-    made = [(one.name, Any, field(default=one.default, kw_only=one.kw_only)) for one in given]
-    cls.__init__ = make_dataclass(cls.__name__, made).__init__  # type: ignore[misc, method-assign]
+    made = [(one.name, Any, field(default=one.default, init=one.init, kw_only=one.kw_only)) for one in given]
+    cls.__init__ = make_dataclass(cls.__name__, made, slots=True).__init__  # type: ignore[misc, method-assign]
     del cls.__setattr__, cls.__delattr__
     return cls
 
@@ -261,6 +261,8 @@ class RuntimeMap:
     capability: str = "language_model"
     profile: str | None = None
     """The profile, with its binding, by which it was reached."""
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What was prepared for it, by what of a request it depends on; the gateway's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +319,8 @@ class PreparedRequest:
     """The answer is encoded anew also for a client of the same protocol, whose own SDK could not read it as it is."""
     otherwise: PreparedRequest | None = None
     """The same over HTTP, for a provider that will not switch to a WebSocket or loses it before an answer begins."""
+    made: tuple[Any, AttemptSpec] | None = field(default=None, init=False, repr=False, compare=False)
+    """The last first attempt that was made of it, authorised, and with which credential: it serves for the next too."""
 
     def with_headers(self, *headers: tuple[str, str]) -> PreparedRequest:
         """Give the same request with these headers, each in the place of one that has its name."""
@@ -362,6 +366,8 @@ class AttemptSpec:
     """What must not stand in an error that anybody reads."""
     hedge: Hedge | None = None
     """Another one, begun beside this one if it has no head by then. The gateway's edge alone heeds it."""
+    sealed: Any = field(default=False, init=False, repr=False, compare=False)
+    """True: it is given for one request after the other, and the edge keeps here what it has read of it."""
 
     def __repr__(self) -> str:
         return f"AttemptSpec(#{self.attempt} {self.method} {_site(self.url)}, {self.protocol}, delay={self.delay:g})"
@@ -504,3 +510,6 @@ class Policy(Protocol):
 
     def settle(self, settlement: Settlement) -> None:
         """Take note of what a plan came to; exactly once for each, also when the client left."""
+
+    def lapse(self) -> None:
+        """Write what was settled: it has waited for others for long enough."""

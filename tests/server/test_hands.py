@@ -45,6 +45,7 @@ class Counting:
         self.failures: list[object] = []
         self.settlements: list[object] = []
         self.settled = threading.Event()
+        self.lapses = 0
 
     def decide(self, request):
         self.requests.append(request)
@@ -62,6 +63,9 @@ class Counting:
     def settle(self, settlement):
         self.settlements.append(settlement)
         self.settled.set()
+
+    def lapse(self):
+        self.lapses += 1
 
 
 def url_of(edge) -> str:
@@ -88,9 +92,46 @@ def test_python_runs_a_constant_number_of_times_however_long_the_stream_is(demo)
         assert (len(policy.requests), len(policy.failures)) == (3, 0)
         counters = dict(edge.counters())
         assert (counters["decides"], counters["nexts"], counters["settles"]) == (3, 0, 3)
-        # A ring for each decision; a settlement never rings, and waits for 20 ms at most.
+        # A ring for each decision; a settlement never rings, and waits for 15 ms at most.
         assert counters["rings"] == 3
         assert counters["takes"] <= 6
+
+
+def test_a_spec_that_is_given_again_is_read_once_and_serves_each_request_with_its_own_body():
+    class Again(Counting):
+        kept = None
+
+        def decide(self, request):
+            plan = super().decide(request)
+            if self.kept is None:
+                self.kept = plan.spec
+                self.kept.sealed = True
+            # A copy is another spec, whatever was read of the one that it was made of.
+            other = replace(self.kept, url=self.kept.url + "/other")
+            return replace(plan, spec=other if request.id.endswith("2") else self.kept)
+
+    whole = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m"}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}
+    with Upstream(Reply.json({**whole, "choices": [choice]})) as upstream:
+        policy = Again(upstream.url)
+        with listener(policy) as edge, httpx.Client(base_url=url_of(edge), timeout=20) as client:
+            for n in range(4):
+                asked = {**ASK, "stream": False, "messages": [{"role": "user", "content": f"question {n}"}]}
+                assert client.post(CHAT, json=asked).status_code == 200
+        seen = [(one.path, one.json()["messages"][0]["content"]) for one in upstream.facts().requests]
+    assert seen == [(CHAT + ("/other" if n == 2 else ""), f"question {n}") for n in range(4)]
+    assert policy.kept.sealed not in {True, False}
+    assert "hush" not in repr(policy.kept.sealed)
+
+
+def test_settlements_that_no_job_takes_along_are_written_when_they_have_waited(demo):
+    policy = Counting(demo.url)
+    with listener(policy) as edge:
+        for n in range(1, 3):
+            assert httpx.post(url_of(edge) + CHAT, json=ASK, timeout=20).status_code == 200
+            wait_for(lambda n=n: policy.lapses >= n)
+            # What was told comes first, then that it is to be written.
+            assert len(policy.settlements) == n
 
 
 def test_ten_thousand_events_cost_python_what_ten_cost():
@@ -243,6 +284,9 @@ class Answering:
 
     def settle(self, _settlement):
         raise AssertionError("nothing is planned")
+
+    def lapse(self):
+        """Nothing was settled."""
 
 
 def test_refusals_and_answers_reach_the_client_in_its_own_format():

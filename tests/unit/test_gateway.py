@@ -6,6 +6,7 @@ import logging
 import pytest
 from support.control import Clock, FakeError, FakeRequest, configured, failure, gateway
 
+from headrace.gateway import ALIKE_KEPT
 from headrace.requests import Answer, Plan, Refusal, Settlement
 
 TEXT = """
@@ -336,6 +337,63 @@ def test_a_reload_takes_the_new_names_and_keeps_what_was_learnt():
         "Bearer sk-up-3",
         "Bearer sk-team-a",
     }
+
+
+def test_what_was_prepared_serves_those_requests_alone_that_are_alike():
+    of = gateway(TEXT, ENVIRON)
+    first = [plan(of, model="mock-fast")]
+    # The edge keeps what it reads of one that is given again; of one that may be given once, nothing.
+    assert first[0].spec.sealed is False
+    first += [plan(of, model="mock-fast", id=f"req_{n}") for n in range(2)]
+    assert first[0].spec is first[1].spec is first[2].spec
+    assert len({one.token for one in first}) == 3
+    assert first[0].spec.sealed is True
+    others = [
+        plan(of, model="mock-fast", stream=False),
+        plan(of, model="mock-fast", include_usage=True),
+        plan(of, model="mock-fast", protocol="anthropic_messages"),
+        plan(of, model="mock-fast", protocol="openai_responses"),
+        plan(of, model="mock-fast", sent={"openai-beta": "one"}),
+        plan(of, model="mock-fast", sent={"openai-beta": "two"}),
+        plan(of, model="acme/other"),
+    ]
+    specs = [first[0].spec, *(one.spec for one in others)]
+    assert len({id(one) for one in specs}) == len(specs)
+    assert [dict(one.headers).get("openai-beta") for one in specs[5:7]] == ["one", "two"]
+    assert [dict(one.headers)["accept"] for one in specs[:2]] == ["text/event-stream", "application/json"]
+    assert [one.usage_asked for one in specs[:3]] == [True, False, False]
+    assert [one.body.model for one in specs[-2:]] == ["mock-fast", "other"]
+    assert [one.relay for one in others[1:4]] == ["verbatim", "normalised", "normalised"]
+    # A count goes elsewhere, though all else is the same.
+    claude = plan(of, model="claude/m", protocol="anthropic_messages")
+    count = plan(of, model="claude/m", protocol="anthropic_messages", operation="count_tokens")
+    assert (count.relay, count.spec.url) == ("opaque", claude.spec.url + "/count_tokens")
+    assert plan(of, model="claude/m", protocol="anthropic_messages").spec is claude.spec
+
+
+def test_each_credential_has_an_attempt_of_its_own_and_a_second_attempt_is_never_a_first():
+    of = gateway(TEXT, ENVIRON)
+    specs = [plan(of, model="oai/m").spec for _ in range(6)]
+    shown = [dict(one.headers)["authorization"] for one in specs]
+    assert shown == ["Bearer sk-up-3", "Bearer sk-up-4"] * 3
+    assert len({id(one) for one in specs}) == 2
+    assert all(one.secrets == (dict(one.headers)["authorization"].removeprefix("Bearer "),) for one in specs)
+    made = plan(of, model="oai/m")
+    again = of.next(failure("overloaded", token=made.token, status=503))
+    assert (again.attempt, again.sealed) == (2, False)
+    assert dict(again.headers)["authorization"] != dict(made.spec.headers)["authorization"]
+    # A new secret is another credential.
+    of.reload(configured(TEXT, {**ENVIRON, "KEY_3": "sk-new-3", "KEY_4": "sk-new-4"}))
+    after = {dict(plan(of, model="oai/m").spec.headers)["authorization"] for _ in range(3)}
+    assert after <= {"Bearer sk-new-3", "Bearer sk-new-4"}
+
+
+def test_headers_that_differ_with_each_client_fill_no_memory():
+    of = gateway(TEXT, ENVIRON)
+    for n in range(200):
+        made = plan(of, model="mock-fast", sent={"openai-beta": f"kind {n}"})
+        assert dict(made.spec.headers)["openai-beta"] == f"kind {n}"
+        assert len(of.way(made.token).runtime.kept) <= ALIKE_KEPT
 
 
 def test_a_decision_reads_no_prompt_and_is_quick():

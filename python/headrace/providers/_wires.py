@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.requests import REMOVE, Headers, PreparedRequest, Request, RuntimeMap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
 __all__ = [
     "NEVER_SET",
@@ -113,6 +113,11 @@ def passed_headers(request: Request, protocol: str) -> Headers:
         return tuple(request.headers_named(_PASSED[protocol]))
     picked = request.headers_named(_PASSED[protocol], "x-codex-")
     return tuple(pair for pair in picked if pair[0] not in _HELD_BACK)
+
+
+def alike(runtime: RuntimeMap, request: Request) -> Hashable:
+    """Give all that `language_model` and the preparations that only call it read of a request."""
+    return request.protocol, request.stream, request.include_usage, passed_headers(request, runtime.protocol)
 
 
 def language_model(

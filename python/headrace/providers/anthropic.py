@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition, bearer
-from headrace.providers._wires import anthropic_listing, language_model
+from headrace.providers._wires import alike, anthropic_listing, language_model
 
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap, Secret
@@ -79,7 +79,7 @@ DEFINITION = ProviderDefinition(
     base_url="https://api.anthropic.com",
     authorize=authorize,
     authorize_token=authorize_token,
-    capabilities=(Capability("language_model", "anthropic_messages", prepare),),
+    capabilities=(Capability("language_model", "anthropic_messages", prepare, alike=alike),),
     settings=Settings,
     environment="ANTHROPIC_API_KEY",
     patterns=("claude-*",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.plugins import Capability, ProviderDefinition
-from headrace.providers._wires import language_model
+from headrace.providers._wires import alike, language_model
 
 if TYPE_CHECKING:
     from headrace.requests import PreparedRequest, Request, RuntimeMap
@@ -25,7 +25,7 @@ DEFINITION = ProviderDefinition(
     kind="demo",
     label="Demo",
     capabilities=tuple(
-        Capability("language_model", protocol, prepare)
+        Capability("language_model", protocol, prepare, alike=alike)
         for protocol in ("openai_responses", "openai_chat", "anthropic_messages")
     ),
     base_url="http://127.0.0.1:0/v1",

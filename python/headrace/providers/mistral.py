@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _embeddings
-from headrace.providers._wires import language_model
+from headrace.providers._wires import alike, language_model
 
 if TYPE_CHECKING:
     from headrace.requests import PreparedRequest, Request, RuntimeMap
@@ -50,7 +50,7 @@ DEFINITION = ProviderDefinition(
     kind="mistral",
     label="Mistral",
     base_url="https://api.mistral.ai/v1",
-    capabilities=(Capability("language_model", "openai_chat", prepare), _embeddings.MISTRAL),
+    capabilities=(Capability("language_model", "openai_chat", prepare, alike=alike), _embeddings.MISTRAL),
     settings=Settings,
     environment="MISTRAL_API_KEY",
     patterns=("mistral-*", "magistral-*", "ministral-*", "codestral-*"),

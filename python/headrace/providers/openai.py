@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _embeddings, _images
 from headrace.providers._shapes import dressed
-from headrace.providers._wires import language_model, openai_listing
+from headrace.providers._wires import alike, language_model, openai_listing
 
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
@@ -62,8 +62,8 @@ DEFINITION = ProviderDefinition(
     label="OpenAI",
     base_url="https://api.openai.com/v1",
     capabilities=(
-        Capability("language_model", "openai_responses", prepare),
-        Capability("language_model", "openai_chat", prepare),
+        Capability("language_model", "openai_responses", prepare, alike=alike),
+        Capability("language_model", "openai_chat", prepare, alike=alike),
         dressed(_embeddings.OPENAI, headers=_payer),
         dressed(_images.OPENAI, headers=_payer),
     ),

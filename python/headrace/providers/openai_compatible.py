@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _embeddings, _images, _rerank
 from headrace.providers._shapes import dressed
-from headrace.providers._wires import NEVER_SET, TOKEN, language_model, openai_listing
+from headrace.providers._wires import NEVER_SET, TOKEN, alike, language_model, openai_listing
 
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
@@ -118,9 +118,9 @@ def own_headers(runtime: RuntimeMap) -> Headers:
 
 
 CAPABILITIES = (
-    Capability("language_model", "openai_chat", prepare),
-    Capability("language_model", "openai_responses", prepare, forced_only=True),
-    Capability("language_model", "anthropic_messages", prepare, forced_only=True),
+    Capability("language_model", "openai_chat", prepare, alike=alike),
+    Capability("language_model", "openai_responses", prepare, forced_only=True, alike=alike),
+    Capability("language_model", "anthropic_messages", prepare, forced_only=True, alike=alike),
 )
 
 #: Which of these a server has, only its own answers tell.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.plugins import Capability, ProviderDefinition
 from headrace.providers import _embeddings, _images, _rerank, openai_compatible
 from headrace.providers._shapes import dressed
+from headrace.providers._wires import alike
 
 if TYPE_CHECKING:
     from headrace.requests import Headers, PreparedRequest, Request, RuntimeMap
@@ -48,7 +49,7 @@ DEFINITION = ProviderDefinition(
     base_url="https://openrouter.ai/api/v1",
     capabilities=(
         *(
-            Capability("language_model", protocol, prepare)
+            Capability("language_model", protocol, prepare, alike=alike)
             for protocol in ("openai_chat", "openai_responses", "anthropic_messages")
         ),
         *(dressed(one, headers=_who) for one in (_embeddings.OPENAI, _rerank.JINA, _images.OPENROUTER)),

@@ -44,7 +44,7 @@ class Hands:
         """Take jobs whenever some wait, until `detach`."""
         self._loop = loop
         loop.add_reader(self._edge.fileno(), self.drain)
-        loop.add_reader(self._edge.timer_fileno(), self.drain)
+        loop.add_reader(self._edge.timer_fileno(), self._lapse)
 
     def detach(self) -> None:
         """Take no more jobs but those that wait now."""
@@ -71,6 +71,10 @@ class Hands:
                 answers.append((job, cast("Given", answer)))
         if answers:
             self._give(answers)
+
+    def _lapse(self) -> None:
+        self.drain()
+        self._policy.lapse()
 
     def _ask(self, job: Asked) -> Given | Coroutine[Any, Any, Given]:
         try:

@@ -50,7 +50,24 @@ fn relay_named(name: &str) -> PyResult<Relay> {
     }
 }
 
+/// What was read of an `AttemptSpec` that is given for one request after the other.
+#[pyclass(frozen, module = "headrace._core")]
+struct Sealed(AttemptSpec);
+
 fn spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
+    let py = value.py();
+    let sealed = value.getattr(intern!(py, "sealed"))?;
+    if let Ok(known) = sealed.cast::<Sealed>() {
+        return Ok(known.get().0.clone());
+    }
+    let spec = read_spec(value)?;
+    if sealed.is_truthy()? {
+        value.setattr(intern!(py, "sealed"), Sealed(spec.clone()))?;
+    }
+    Ok(spec)
+}
+
+fn read_spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
     let py = value.py();
     let transport = value.getattr(intern!(py, "transport"))?;
     // The address says it too, and the kernel goes by that.

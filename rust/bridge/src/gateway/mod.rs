@@ -2,7 +2,7 @@
 //!
 //! 1. Edge threads never attach to Python. They put jobs in a queue and ring an eventfd; Python's main thread takes
 //!    all that wait, and gives back all that is decided.
-//! 2. A settlement never rings by itself: it rides along with the next job, or with a timer of 20 ms.
+//! 2. A settlement never rings by itself: it rides along with the next job, or with a timer of 15 ms.
 //! 3. What Python holds on to keeps nothing on an edge thread waiting: a job that is dropped unanswered is answered.
 //!
 //! Policy must not be added here, nor a call into Python for anything but a job.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use headrace_edge::policy::{Failure, Gathered, Settlement};
 use headrace_edge::{ClientRequest, Policy, Reply};
@@ -30,9 +31,10 @@ struct Waiting {
     jobs: Vec<Job>,
     /// A question waits, and somebody for its answer.
     urgent: bool,
-    /// The bell was rung, or the timer set, since the queue was last emptied.
+    /// The bell was rung since the queue was last emptied.
     rung: bool,
-    timed: bool,
+    /// When the timer runs out, if it is set.
+    timed: Option<Instant>,
 }
 
 /// Jobs that wait, and the two descriptors that say so.
@@ -77,9 +79,9 @@ impl Queue {
         waiting.urgent = false;
         // It is rung after the lock was let go, so it may be up although nothing waits, or not up yet.
         let _ = rustix::io::read(&self.bell, &mut count);
-        // It may have run out since; then it is read down, and set anew with the next settlement.
-        if waiting.timed && rustix::io::read(&self.timer, &mut count).is_ok() {
-            waiting.timed = false;
+        // Once it has run out it is read down, and set anew with the next settlement.
+        if waiting.timed.is_some_and(|end| end <= Instant::now()) && rustix::io::read(&self.timer, &mut count).is_ok() {
+            waiting.timed = None;
         }
         take(&mut waiting.jobs)
     }
@@ -103,9 +105,10 @@ impl Queue {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.jobs.push(job);
         waiting.urgent |= urgent;
-        if !waiting.urgent && !waiting.rung && !waiting.timed {
-            waiting.timed = true;
-            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: SETTLE_WITHIN };
+        if !waiting.urgent && !waiting.rung && waiting.timed.is_none() {
+            waiting.timed = Some(Instant::now() + Duration::from_nanos(SETTLE_WITHIN_NS));
+            let end = Timespec { tv_sec: 0, tv_nsec: SETTLE_WITHIN_NS.cast_signed() };
+            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: end };
             // Fails for a time that is no time only.
             let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
         }
@@ -150,5 +153,5 @@ impl Policy for Queue {
     }
 }
 
-/// A settlement waits for no longer than this.
-const SETTLE_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// A settlement waits for no longer than this; then it is to be written, which has 5 ms more.
+const SETTLE_WITHIN_NS: u64 = 15_000_000;
