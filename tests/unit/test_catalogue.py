@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.resources import files
 
 import pytest
 from support.control import FakeRequest, gateway
@@ -17,6 +18,80 @@ def test_the_file_has_a_date_and_knows_what_it_knows():
     assert of.of("openai", "oai", "gpt-3.5-turbo").blind
     assert not of.of("openai", "oai", "gpt-4o-mini-2024-07-18").blind
     assert of.of("anthropic", "a", "claude-sonnet-4-5-20250929").context_window == 200_000
+
+
+def test_every_row_of_the_file_is_found_and_can_be_counted_with():
+    rows = json.loads(files("headrace.catalogue").joinpath("models.json").read_bytes())["models"]
+    of, seen = Facts(), set()
+    for row in rows:
+        assert row.keys() <= {
+            "kinds",
+            "names",
+            "context_window",
+            "max_output",
+            "input",
+            "output",
+            "usd_per_million",
+            "usd_per_million_above",
+        }
+        for kind in row["kinds"]:
+            for name in row["names"]:
+                assert (kind, name) not in seen
+                seen.add((kind, name))
+                found = of.of(kind, "row", name.replace("*", "26-01-01"))
+                assert found.context_window == row.get("context_window"), (kind, name)
+                assert found.context_window is None or (found.max_output or 0) <= found.context_window
+                assert set(found.input or ()) | set(found.output) <= {"text", "image", "audio", "video", "embedding"}
+                cost = {"input_tokens": 1_000_000, "output_tokens": 0}
+                long = row.get("usd_per_million_above", row.get("usd_per_million"))
+                if long is None:
+                    assert found.prices is None
+                else:
+                    assert found.prices.cost(**cost) == pytest.approx(long["input"])
+                    # Nobody sells cached input dearer than the other, or writing it for less.
+                    assert 0 < row["usd_per_million"]["input"] < 1000
+                    assert row["usd_per_million"].get("cached_input", 0) <= row["usd_per_million"]["input"]
+                    assert row["usd_per_million"].get("cache_write", 1000) >= row["usd_per_million"]["input"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "known"),
+    [
+        ("openai", "gpt-6.1-sol", True),
+        ("openai", "gpt-5.4-2026-03-05", True),
+        ("openai", "gpt-4o-2024-05-13", True),
+        ("azure_openai", "gpt-5.6-sol", True),
+        ("anthropic", "claude-opus-5-5", True),
+        ("anthropic", "claude-sonnet-4-20250514", True),
+        ("google", "gemini-3.8-flash", True),
+        ("mistral", "mistral-large-4", True),
+        ("xai", "grok-4.7", True),
+        ("moonshot", "kimi-k3", True),
+        ("zai", "glm-5.3", True),
+        # It costs another price by the hour.
+        ("deepseek", "deepseek-v4-pro", False),
+        ("openai", "gpt-6.1-sol-2", False),
+    ],
+)
+def test_todays_models_have_prices(kind, model, known):
+    assert (Facts().of(kind, "row", model).prices is not None) is known
+
+
+def test_an_exact_name_stands_before_a_pattern():
+    of = Facts()
+    prices = [of.of("openai", "o", f"gpt-4o-2024-{day}").prices.input for day in ("05-13", "08-06")]
+    assert prices == [5.0, 2.5]
+
+
+def test_a_long_request_costs_what_long_ones_cost_unless_somebody_says_otherwise():
+    prices = Facts().of("openai", "o", "gpt-5.4").prices
+    at, above = prices.above
+    assert prices.cost(input_tokens=at, output_tokens=0) == pytest.approx(at * prices.input / 1e6)
+    usage = {"input_tokens": at + 1, "output_tokens": 10, "cached_input_tokens": at}
+    expected = above.input + 10 * above.output + at * above.cached_input
+    assert prices.cost(**usage) == pytest.approx(expected / 1e6)
+    said = Facts({"o/gpt-5.4": ModelTable(price_input=1.0)}).of("openai", "o", "gpt-5.4").prices
+    assert (said.above, said.input, said.output) == (None, 1.0, prices.output)
 
 
 def test_unknown_is_unknown():

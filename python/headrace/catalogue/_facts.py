@@ -1,8 +1,11 @@
 """What is known of a model beforehand: a dated file of this package, and what the configuration says instead.
 
 1. Unknown is unknown: a model that neither names has no facts, and no price is guessed.
-2. The file's rows go by kind of provider and name, the first that fits; a vendor that resells a model has prices of its
-   own.
+2. The file's rows go by kind of provider and name, an exact one before a pattern; a vendor that resells a model has
+   prices of its own.
+3. The file has a price where two collections of prices that are kept by others (the packages litellm 1.110 and
+   genai-prices 0.2.3, looked at in the month of `as_of`) had the same one for that name. Where they differ, where one
+   alone knows it, and where it changes with the hour (DeepSeek's), the price is unknown.
 
 Never here: what a provider said at run time.
 """
@@ -10,9 +13,9 @@ Never here: what a provider said at run time.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.selectors import Pattern
 
@@ -21,21 +24,30 @@ if TYPE_CHECKING:
 
     from headrace.config import ModelTable
 
-__all__ = ["UNKNOWN", "Facts", "ModelFacts", "Prices", "as_of"]
+__all__ = ["PRICED", "UNKNOWN", "Facts", "ModelFacts", "Prices", "as_of"]
+
+_Rows: TypeAlias = "tuple[dict[str, ModelFacts], list[tuple[Pattern, ModelFacts]]]"
 
 _PER: Final = 1_000_000
+_NONE: Final[_Rows] = ({}, [])
+#: What is paid for.
+PRICED: Final = ("input", "output", "cached_input", "cache_write")
 #: Models whose facts were looked up; beyond it they are looked up again.
 KEPT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """US dollars for a million tokens. None: unknown."""
+    """US dollars for a million tokens. None: unknown.
+
+    - `above`: what a request costs whose input has more tokens than this, all of it. None: the same.
+    """
 
     input: float | None = None
     output: float | None = None
     cached_input: float | None = None
     cache_write: float | None = None
+    above: tuple[int, Prices] | None = None
 
     def cost(
         self,
@@ -51,6 +63,13 @@ class Prices:
         """
         if self.input is None or self.output is None or input_tokens is None or output_tokens is None:
             return None
+        if self.above is not None and input_tokens > self.above[0]:
+            return self.above[1].cost(
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cached_input_tokens=cached_input_tokens,
+                cache_write_tokens=cache_write_tokens,
+            )
         read, written = cached_input_tokens or 0, cache_write_tokens or 0
         plain = max(input_tokens - read - written, 0)
         total = plain * self.input + output_tokens * self.output
@@ -108,8 +127,11 @@ def _merged(known: ModelFacts, said: ModelTable | None) -> ModelFacts:
     if said is None:
         return known
     prices = known.prices or Prices()
-    told = {one.name: getattr(said, f"price_{one.name}") for one in fields(Prices)}
-    prices = replace(prices, **{name: value for name, value in told.items() if value is not None})
+    told = {name: getattr(said, f"price_{name}") for name in PRICED}
+    told = {name: value for name, value in told.items() if value is not None}
+    if told:
+        # Who says what it costs says it of long requests, too.
+        prices = replace(prices, above=None, **told)
     plain = {name: getattr(said, name) for name in ("context_window", "max_output", "input", "output")}
     return replace(
         known,
@@ -119,10 +141,11 @@ def _merged(known: ModelFacts, said: ModelTable | None) -> ModelFacts:
 
 
 def _known(kind: str, model: str) -> ModelFacts:
-    for pattern, facts in _rows().get(kind, ()):
-        if pattern.fits(model):
-            return facts
-    return UNKNOWN
+    exact, patterns = _rows().get(kind, _NONE)
+    facts = exact.get(model)
+    if facts is not None:
+        return facts
+    return next((facts for pattern, facts in patterns if pattern.fits(model)), UNKNOWN)
 
 
 @functools.cache
@@ -134,19 +157,36 @@ def _file() -> dict[str, Any]:
 
 
 @functools.cache
-def _rows() -> dict[str, list[tuple[Pattern, ModelFacts]]]:
-    rows: dict[str, list[tuple[Pattern, ModelFacts]]] = {}
+def _rows() -> dict[str, _Rows]:
+    """Give the rows of each kind: those of one name each, and patterns in the file's order."""
+    rows: dict[str, _Rows] = {}
     for row in _file()["models"]:
         facts = ModelFacts(
             context_window=row.get("context_window"),
             max_output=row.get("max_output"),
-            input=tuple(row["input"]),
+            input=tuple(row["input"]) if "input" in row else None,
             output=tuple(row["output"]),
-            prices=Prices(**row["usd_per_million"]) if "usd_per_million" in row else None,
+            prices=_priced(row),
         )
         for kind in row["kinds"]:
-            rows.setdefault(kind, []).append((Pattern.of(row["name"]), facts))
+            exact, patterns = rows.setdefault(kind, ({}, []))
+            for name in row["names"]:
+                if "*" in name:
+                    patterns.append((Pattern.of(name), facts))
+                else:
+                    exact[name] = facts
     return rows
+
+
+def _priced(row: dict[str, Any]) -> Prices | None:
+    if "usd_per_million" not in row:
+        return None
+    above = row.get("usd_per_million_above")
+    if above is None:
+        return Prices(**row["usd_per_million"])
+    tokens = above["tokens"]
+    long = Prices(**{name: value for name, value in above.items() if name != "tokens"})
+    return Prices(**row["usd_per_million"], above=(tokens, long))
 
 
 def as_of() -> str:

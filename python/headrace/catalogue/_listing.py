@@ -182,4 +182,11 @@ def _prices(told: Any) -> Prices | None:
         # One vendor says -1 where it depends.
         if 0 <= value < 1:
             found[ours] = value * _MILLION
-    return Prices(**found) if found else None
+    if not found:
+        return None
+    return Prices(
+        input=found.get("input"),
+        output=found.get("output"),
+        cached_input=found.get("cached_input"),
+        cache_write=found.get("cache_write"),
+    )

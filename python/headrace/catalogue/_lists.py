@@ -5,10 +5,10 @@ Never here: a socket, a choice.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from headrace.catalogue._facts import UNKNOWN, ModelFacts, Prices
+from headrace.catalogue._facts import PRICED, UNKNOWN, ModelFacts, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,7 +107,13 @@ def _google(name: str, facts: ModelFacts) -> dict[str, Any]:
 
 
 def _prices(prices: Prices | None) -> dict[str, Any] | None:
-    return None if prices is None else _present((one.name, getattr(prices, one.name)) for one in fields(Prices))
+    if prices is None:
+        return None
+    told = _present((name, getattr(prices, name)) for name in PRICED)
+    if prices.above is not None:
+        tokens, above = prices.above
+        told["above"] = {"input_tokens": tokens, **(_prices(above) or {})}
+    return told
 
 
 def _present(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
