@@ -191,7 +191,7 @@ class CredentialAttempts:
         self._renewed: set[str] = set()
         self._records: list[AttemptRecord] = []
         #: Whether the last failure was answered: no further attempt will come.
-        self.closed = False
+        self.closed: bool = False
 
     @property
     def credential(self) -> str | None:

@@ -44,8 +44,8 @@ main.add_command(auth)
 main.add_command(log)
 main.add_command(store)
 main.add_command(trace)
-for one in (*BODIES, *COMMANDS):
-    main.add_command(one)
+for _command in (*BODIES, *COMMANDS):
+    main.add_command(_command)
 
 
 @main.command()

@@ -47,7 +47,7 @@ class Figures:
     """
 
     def __init__(self, *, salt: bytes) -> None:
-        self.counts = Metrics()
+        self.counts: Metrics = Metrics()
         #: Gives figures of the process. Set by whoever runs it.
         self.process: Callable[[], Sequence[Family]] = tuple
         self._salt = salt

@@ -160,7 +160,7 @@ class Gateway:
         #: Answers that a provider may hold, each with the key that got it.
         self._answers: OrderedDict[tuple[str, str | None], None] = OrderedDict()
         #: What providers list of their models. Survives a reload.
-        self.listings = Listings()
+        self.listings: Listings = Listings()
         #: Fetches some rows' lists into `listings`, for as long as a client may wait. Set by who has an event loop.
         self.refresh: Refresh | None = None
         self._tables = self._compile(config, {})

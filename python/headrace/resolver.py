@@ -113,10 +113,10 @@ class Resolver:
     __slots__ = ("_defaults", "_found", "_runtimes", "_subjects", "facts", "names", "rows")
 
     def __init__(self, config: Config, rows: Mapping[str, Row]) -> None:
-        self.rows = rows
-        self.facts = Facts(config.catalogue)
+        self.rows: Mapping[str, Row] = rows
+        self.facts: Facts = Facts(config.catalogue)
         subjects = {name: config.bindings_of(name) for name in config.subjects}
-        self.names = Names(models=config.models, bindings=config.bindings, providers=rows, subjects=subjects)
+        self.names: Names = Names(models=config.models, bindings=config.bindings, providers=rows, subjects=subjects)
         self._subjects = frozenset(subjects)
         self._defaults = {"embeddings": config.defaults.embeddings, "rerank": config.defaults.rerank}
         # The same few again and again, and making one costs as much as looking it up saves. Bounded by `KEPT`.

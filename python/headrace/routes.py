@@ -137,9 +137,9 @@ class RouteAttempts:
         may_take: Callable[[Target], bool] | None = None,
         owner: str = "",
     ) -> None:
-        self.target = target
-        self.client = client
-        self.owner = owner
+        self.target: Target = target
+        self.client: str = client
+        self.owner: str = owner
         #: What reads the answer of a capability beside the language model.
         self.call: Any = None
         self.hops: tuple[Hop, ...] = ()

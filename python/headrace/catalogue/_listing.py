@@ -57,7 +57,7 @@ class Listings:
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
         #: Changes with every change of a list.
-        self.version = 0
+        self.version: int = 0
 
     def of(self, provider: str) -> tuple[Listed, ...]:
         """Give what a row listed last; nothing before it did."""

@@ -32,7 +32,7 @@ class ConfigurationError(HeadraceError):
     """The configuration cannot be used. `problems` has every fault that was found."""
 
     def __init__(self, problems: Iterable[Problem] | str) -> None:
-        self.problems = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        self.problems: tuple[Problem, ...] = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

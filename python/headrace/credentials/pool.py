@@ -145,7 +145,7 @@ class Pool:
     def __init__(
         self, provider: str, members: Iterable[Credential], *, strategy: str = "fill_first", affinity: bool = True
     ) -> None:
-        self.provider = provider
+        self.provider: str = provider
         self._members = tuple(members)
         self._strategy = STRATEGIES[strategy]
         self._affine = affinity
@@ -156,7 +156,7 @@ class Pool:
         self._seen: dict[tuple[str, str], list[Any]] = {}
         self._last = -1
         #: Until then (Unix time) the provider is not asked for a WebSocket: it refused one.
-        self.plain_until = 0.0
+        self.plain_until: float = 0.0
         #: Told of every mark that is made here, with its scope: for those who share or keep states.
         self.on_mark: OnMark | None = None
 

@@ -130,7 +130,7 @@ class EventLog:
         self.store = store
         self.clock = clock
         self.randomness = randomness
-        self.artifacts = Artifacts(store)
+        self.artifacts: Artifacts = Artifacts(store)
 
     @classmethod
     async def over(
@@ -304,9 +304,9 @@ class RunLog:
         self._store = store
         self.run_id = run_id
         self.epoch = epoch
-        self.head = head
+        self.head: int = head
         """Seq of the last event."""
-        self.chain = chain
+        self.chain: bytes = chain
         #: What an append left open: whether these were written is not known yet.
         self._unsure: list[Record] = []
 

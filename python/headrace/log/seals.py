@@ -45,7 +45,7 @@ class SealKey:
             raise ValueError(f"a seal's seed has {SEED_SIZE} bytes, this one {len(seed)}")
         self._seed = seed
         #: Base64 of the public key: what those who verify have to know.
-        self.public = base64.b64encode(ed25519_public(seed)).decode("ascii")
+        self.public: str = base64.b64encode(ed25519_public(seed)).decode("ascii")
 
     @classmethod
     def load(cls, path: Path, *, randomness: Callable[[int], bytes] = os.urandom) -> SealKey:

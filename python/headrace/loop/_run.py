@@ -89,9 +89,9 @@ class Run:
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.log = log
-        self.records = list(records)
+        self.records: list[Record] = list(records)
         self.state = state
-        self.settings = settings or Settings()
+        self.settings: Settings = settings or Settings()
         self._models = models
         self._tools = tools
         self._ask = ask

@@ -36,7 +36,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
+        self.sum: float = 0.0
 
     def observe(self, value: float) -> None:
         """Take a value in."""

@@ -81,7 +81,7 @@ class Node:
         steady: Callable[[], float] = time.monotonic,
         opener: Callable[[str], Awaitable[Store]] = open_store,
     ) -> None:
-        self.id = secrets.token_hex(6)
+        self.id: str = secrets.token_hex(6)
         self._url = url
         self._clock = clock
         self._steady = steady
@@ -105,9 +105,9 @@ class Node:
         self._keeping = asyncio.Lock()
         #: By the steady clock: somebody who sets the other one neither ends the time without a store nor stretches it.
         self._away_since: float | None = None
-        self.committed = 0
+        self.committed: int = 0
         #: How often the store failed, or could not be reached.
-        self.store_errors = 0
+        self.store_errors: int = 0
 
     @property
     def journaled(self) -> int:

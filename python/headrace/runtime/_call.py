@@ -186,7 +186,7 @@ class Policies:
         wants_demo = any(row.kind == "demo" and row.base_url is None for row in config.providers)
         self._demo = DemoRef.start() if wants_demo else None
         self._tokens = TokenThread(config.store)
-        self.gateway = Gateway(
+        self.gateway: Gateway = Gateway(
             config,
             registry=registry,
             clock=time.time,
@@ -239,7 +239,7 @@ class Call:
     def __init__(self, policies: Policies, request: ModelRequest) -> None:
         self._policies = policies
         self._request = request
-        self.turn_id = request.turn_id or policies.turn()
+        self.turn_id: str = request.turn_id or policies.turn()
         self._source = _LibraryRequest(request)
         self._token: int | None = None
         self._spec: AttemptSpec | None = None
@@ -248,7 +248,7 @@ class Call:
         self._started = 0.0
         self._first_byte: float | None = None
         self._usage: Usage | None = None
-        self.attempts = Attempts()
+        self.attempts: Attempts = Attempts()
 
     @property
     def model(self) -> str:

@@ -47,7 +47,7 @@ class Calling:
     def __init__(self, policies: Policies, call: Call) -> None:
         self._policies = policies
         self._call = call
-        self.turn_id = policies.turn()
+        self.turn_id: str = policies.turn()
         self._token: int | None = None
         self._spec: AttemptSpec | None = None
         self._opened: Opened | None = None

@@ -42,7 +42,7 @@ class Pending(Generic[T]):
         self._deciding = deciding
         self._then = then
         #: It has been decided.
-        self.done = False
+        self.done: bool = False
 
     def wait(self) -> T:
         """Wait in this thread."""

@@ -52,7 +52,7 @@ class Clip:
         self._tail_limit = limit - self._head_limit
         self._head = bytearray()
         self._tail = bytearray()
-        self.total = 0
+        self.total: int = 0
 
     def feed(self, data: bytes) -> None:
         """Take a piece."""

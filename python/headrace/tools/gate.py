@@ -37,7 +37,9 @@ class Stop(Exception):  # noqa: N818 - no error: the way out of the pipeline wit
 
     def __init__(self, phase: Phase, code: ObservationCode, message: str) -> None:
         super().__init__(message)
-        self.phase, self.code, self.message = phase, code, message
+        self.phase = phase
+        self.code = code
+        self.message: str = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class Gate:
         now_ms: Callable[[], int],
     ) -> None:
         self._clerk, self._ask = clerk, ask
-        self.policy, self.grants = policy, grants
+        self.policy: Policy = policy
+        self.grants: Grants = grants
         self.mode: Mode = mode
         self.enter(mode)
         self._before, self._tier, self._now_ms = tuple(hooks), tier, now_ms

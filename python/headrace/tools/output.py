@@ -51,7 +51,7 @@ class RedactedOutput:
         self._spool: tempfile.SpooledTemporaryFile[bytes] | None = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115
         self._kept = 0
         #: As the tool wrote it.
-        self.raw_bytes = 0
+        self.raw_bytes: int = 0
 
     def write(self, data: bytes) -> None:
         """Take a piece."""

@@ -48,7 +48,7 @@ class Redactor:
     def __init__(self, secrets: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> None:
         pairs = secrets.items() if hasattr(secrets, "items") else secrets
         forms: dict[bytes, str] = {}
-        self.too_short = 0
+        self.too_short: int = 0
         for name, text in pairs:
             if len(text.strip()) < SHORTEST:
                 self.too_short += 1
@@ -153,7 +153,7 @@ class RedactingStream:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
-        self.count = 0
+        self.count: int = 0
 
     def feed(self, data: bytes) -> bytes:
         """Take a piece; give all that can no longer become a part of a secret."""

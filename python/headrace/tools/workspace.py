@@ -67,9 +67,9 @@ class Workspace:
     __slots__ = ("_fd", "durable", "reads", "root")
 
     def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
-        self.root = os.path.realpath(root)
+        self.root: str = os.path.realpath(root)
         self._fd = os.open(self.root, FOLDER)
-        self.durable = durable
+        self.durable: bool = durable
         #: Digest of each file as a model last saw it, by path. What is not here may not be edited.
         self.reads: dict[str, str] = {}
 

@@ -42,7 +42,7 @@ SYSTEM_FOLDERS: Final = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin", "/u
 class Rule:
     """One rule. The fields are the keys of `[[rules]]`."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     effect: Effect
     tool: str | tuple[str, ...]
@@ -108,7 +108,7 @@ class Rule:
 class RuleFile:
     """A policy file. `modes`: the only ones that may be used; None: all."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     rules: tuple[Rule, ...] = ()
     modes: tuple[Literal["plan", "default", "accept-edits", "auto", "headless", "danger-bypass"], ...] | None = None

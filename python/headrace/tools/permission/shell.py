@@ -29,6 +29,8 @@ from headrace.tools.permission.programs import (
 from headrace.tools.permission.words import Word, WordReader, told_by
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from tree_sitter import Node
 
 __all__ = ["Line", "Redirect", "Simple", "Word", "read_line"]
@@ -577,7 +579,7 @@ _CHOOSING: Final = frozenset(
 )
 _CHOOSERS: Final = ("LD_", "DYLD_", "BASH_", "GIT_", "PYTHON", "PERL", "NODE_", "RUBY", "JAVA_", "GCONV_", "LS_")
 
-SPECIAL: Final = {
+SPECIAL: Final[Mapping[str, Callable[[_Reader, list[Word], list[str]], None]]] = {
     **dict.fromkeys((*TELLING, "mawk"), _ordinary),
     **dict.fromkeys(NEUTRAL, _Reader.neutral),
     **dict.fromkeys(("cd", "pushd"), _Reader.change_directory),
