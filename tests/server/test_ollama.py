@@ -197,7 +197,7 @@ def test_a_conversation_in_its_words_is_the_one_in_chats():
     assert [json.loads(call["function"]["arguments"]) for call in turn["tool_calls"]] == [{"a": 1}, {}]
     assert [(one["tool_call_id"], one["content"]) for one in results] == [(ids[1], "second"), (ids[0], "first")]
     lost = {loss.path for loss in made.losses}
-    assert {"keep_alive", "options_num_ctx"} <= lost
+    assert {"keep_alive", "options.num_ctx"} <= lost
 
 
 def test_a_failure_after_the_beginning_is_a_line():

@@ -70,6 +70,7 @@ const SOURCES: &[(Source, &str)] = &[
     (Source::Protocol(Protocol::OpenaiResponses), "OpenAI Responses"),
     (Source::Protocol(Protocol::AnthropicMessages), "Anthropic Messages"),
     (Source::Protocol(Protocol::GoogleGemini), "Gemini"),
+    (Source::Protocol(Protocol::OllamaChat), "Ollama"),
     (Source::Headrace, "The library's own request"),
 ];
 const TARGETS: &[(Protocol, &str)] = &[

@@ -115,7 +115,6 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
     }
     let prepared = match spec.source {
         Source::Protocol(Protocol::GoogleGemini) => google_gemini::prepared(body)?,
-        Source::Protocol(Protocol::OllamaChat) => ollama_chat::prepared(body)?.into(),
         _ => std::borrow::Cow::Borrowed(body),
     };
     let body: &[u8] = &prepared;
@@ -125,7 +124,8 @@ pub fn translate(body: &[u8], spec: &TranslateSpec<'_>) -> Result<Translation, R
     let mut s = Scanner::new(body);
     let mut request = match spec.source {
         Source::Headrace => headrace::read(&mut r, &mut s)?,
-        Source::Protocol(Protocol::OpenaiChat | Protocol::OllamaChat) => openai_chat::read(&mut r, &mut s)?,
+        Source::Protocol(Protocol::OpenaiChat) => openai_chat::read(&mut r, &mut s)?,
+        Source::Protocol(Protocol::OllamaChat) => ollama_chat::read(&mut r, &mut s)?,
         Source::Protocol(Protocol::OpenaiResponses) => openai_responses::read(&mut r, &mut s)?,
         Source::Protocol(Protocol::AnthropicMessages) => anthropic_messages::read(&mut r, &mut s)?,
         Source::Protocol(Protocol::GoogleGemini) => google_gemini::read(&mut r, &mut s)?,

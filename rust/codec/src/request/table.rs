@@ -163,9 +163,9 @@ impl Column {
 /// The column of a pair.
 #[must_use]
 pub fn column(source: Source, target: Protocol) -> Column {
-    // What an Ollama client asks is read in Chat's words.
-    let chat = Source::Protocol(Protocol::OpenaiChat);
-    let source = if source == Source::Protocol(Protocol::OllamaChat) { chat } else { source };
+    if source == Source::Protocol(Protocol::OllamaChat) {
+        return ollama_chat::column_to(target);
+    }
     match target {
         Protocol::OpenaiChat if source == Source::Protocol(target) => openai_chat::DIALECT,
         Protocol::OpenaiChat => Column::CHAT,
@@ -186,6 +186,7 @@ pub fn objects(source: Source) -> &'static [&'static Object] {
         Source::Protocol(Protocol::OpenaiResponses) => openai_responses::TABLES,
         Source::Protocol(Protocol::AnthropicMessages) => anthropic_messages::TABLES,
         Source::Protocol(Protocol::GoogleGemini) => google_gemini::TABLES,
+        Source::Protocol(Protocol::OllamaChat) => ollama_chat::TABLES,
         Source::Headrace => headrace::TABLES,
         Source::Protocol(_) => &[],
     }

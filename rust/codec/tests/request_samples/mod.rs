@@ -8,6 +8,7 @@
 
 pub mod bedrock;
 pub mod flat;
+pub mod ollama;
 
 use headrace_codec::event::Protocol;
 use headrace_codec::request::Source;
@@ -19,6 +20,7 @@ pub const SOURCES: &[Source] = &[
     Source::Protocol(Protocol::OpenaiResponses),
     Source::Protocol(Protocol::AnthropicMessages),
     Source::Protocol(Protocol::GoogleGemini),
+    Source::Protocol(Protocol::OllamaChat),
     Source::Headrace,
 ];
 pub const TARGETS: &[Protocol] = &[
@@ -57,6 +59,7 @@ pub fn skeleton(source: Source, path: &str, key: &str) -> (Value, &'static str) 
     let chat = |message: Value| json!({"messages": [message]});
     let part = |part: Value| json!({"messages": [{"role": "user", "content": [part]}]});
     match (name(source), path) {
+        ("ollama_chat", path) => ollama::skeleton(path, key),
         ("openai_chat", "") => {
             (json!({"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}), "")
         }
@@ -403,6 +406,9 @@ pub fn values(source: Source, path: &str, row: &Row, fate: Fate, target: Protoco
     let messages = bedrock || target == Protocol::AnthropicMessages;
     let chat = target == Protocol::OpenaiChat;
     let full = if path.is_empty() { row.key.to_owned() } else { format!("{path}.{}", row.key) };
+    if source == Source::Protocol(Protocol::OllamaChat) {
+        return ollama::values(&full, row, fate, target);
+    }
     if let Some(values) = bedrock.then(|| bedrock::values(source, &full, target)).flatten() {
         return values;
     }

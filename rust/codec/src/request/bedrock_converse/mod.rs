@@ -71,7 +71,7 @@ const GEMINI: &[Other] = &[
 ];
 
 /// What the protocol has no place for.
-const LACKS: &[Flag] = &[Flag::SystemMessages, Flag::AutoCache, Flag::ParallelCalls, Flag::Extras];
+pub(super) const LACKS: &[Flag] = &[Flag::SystemMessages, Flag::AutoCache, Flag::ParallelCalls, Flag::Extras];
 
 /// The column of this target.
 pub(super) fn column(source: Source) -> Column {

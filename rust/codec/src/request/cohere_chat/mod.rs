@@ -24,7 +24,7 @@ pub(super) const fn column(source: Source) -> Column {
 }
 
 /// What the protocol has no place for.
-const LACKS: &[Flag] = &[
+pub(super) const LACKS: &[Flag] = &[
     Flag::Developer,
     Flag::ParallelCalls,
     Flag::CustomTools,

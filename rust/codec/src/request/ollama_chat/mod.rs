@@ -1,12 +1,14 @@
-//! Ollama's own chat as a target: what becomes of every field there.
+//! Ollama's own chat as a target: what becomes of every field there. As a source: [`source`].
 //!
 //! Chat is what it is most like, so requests of other protocols go by Chat's column; a Chat request goes by that of
 //! Responses, which is the nearest that is another protocol. Names that begin with `options.` stand in that object.
 
 mod read;
+mod source;
 mod write;
 
-pub(super) use read::prepared;
+pub(super) use read::read;
+pub(super) use source::{TABLES, column as column_to};
 pub(super) use write::write;
 
 use super::flags::Flag;
