@@ -12,6 +12,11 @@ from urllib.parse import urlsplit
 import httpx
 import openai
 import pytest
+from openai.lib.responses_websocket import (
+    ResponsesWebSocketError,
+    ResponsesWebSocketLimits,
+    ResponsesWebSocketSession,
+)
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 from websockets.http11 import Response
@@ -66,6 +71,9 @@ def answer(number: int, *, cut: bool = False) -> bytes:
     )
 
 
+LIMITS = ResponsesWebSocketLimits(
+    max_lanes=8, max_events_per_lane=512, max_events=2048, max_bytes_per_lane=1 << 24, max_bytes=1 << 25
+)
 SSE = {"content-type": "text/event-stream"}
 
 
@@ -153,17 +161,69 @@ def test_a_warm_up_costs_no_request(tmp_path):
         assert "generate" not in up.seen[0].body
 
 
-def test_one_answer_at_a_time(demo):
-    with connect(ws_url(demo)) as socket:
-        for _ in range(2):
-            socket.send(json.dumps({"type": "response.create", "model": "demo/slow", "input": "hi"}))
-        heard = []
-        while not heard or heard[-1]["type"] != "response.completed":
-            heard.append(json.loads(socket.recv(timeout=20)))
-        errors = [one for one in heard if one["type"] == "error"]
-        assert [(one["status"], one["error"]["code"]) for one in errors] == [(409, "response_in_progress")]
-        # The first answer went on undisturbed.
-        assert turn(socket, model="demo/text", input="hi")[-1]["type"] == "response.completed"
+def test_a_second_request_in_a_lane_waits_for_the_first(tmp_path):
+    script = [(200, SSE, answer(n)) for n in (1, 2)]
+    with upstream(*script) as up, served(tmp_path, config(up.url)) as gateway, connect(ws_url(gateway)) as socket:
+        for text in ("one", "two"):
+            socket.send(json.dumps({"type": "response.create", "model": "up/m", "input": text, "store": False}))
+        ids = [[one["response"]["id"] for one in rest(socket) if "response" in one] for _ in range(2)]
+        assert ids == [["resp_up1"] * 2, ["resp_up2"] * 2]
+        assert [seen.body["input"] for seen in up.seen] == ["one", "two"]
+
+
+@pytest.mark.filterwarnings("ignore:connect\\(\\) must be used:DeprecationWarning")
+def test_the_sdks_lanes_hold_conversations_of_their_own_and_fork(tmp_path):
+    """The vendor's session: a lane goes on, another forks from it, and both are told apart by the SDK itself."""
+    first, second, third = answer(1), answer(2), answer(3)
+    with (
+        upstream((200, SSE, first), (200, SSE, second), (200, SSE, third)) as up,
+        served(tmp_path, config(up.url)) as gateway,
+    ):
+        client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+        with (
+            client.responses.connect(max_retries=0) as connection,
+            ResponsesWebSocketSession(connection, limits=LIMITS) as session,
+        ):
+            source, fork = session.lane("source"), session.lane("fork.1")
+
+            def ask(lane, text, previous=None):
+                create = {"type": "response.create", "model": "up/m", "input": [message(text)], "store": False}
+                lane.send({**create, **({"previous_response_id": previous} if previous else {})})
+                return lane.get_final_response(timeout=20)
+
+            one = ask(source, "one")
+            ask(fork, "two", one.id)
+            three = ask(source, "three", one.id)
+            assert (one.output_text, three.output_text) == ("answer 1", "answer 3")
+            # What only the default lane can be told.
+            source.send({"type": "response.steer", "previous_response_id": three.id, "input": "more"})
+            told = session.default.recv(timeout=20)
+            assert (told.type, told.error.code) == ("response.steer.failed", "response_already_completed")
+            assert (told.steer.input, told.steer.previous_response_id) == ("more", three.id)
+            fork.send({"type": "response.create", "model": "nobody/x", "input": "hi"})
+            with pytest.raises(ResponsesWebSocketError) as refused:
+                fork.get_final_response(timeout=20)
+            assert (refused.value.event.status, refused.value.event.stream_id) == (422, "fork.1")
+    kinds = [[item.get("content", item["type"]) for item in seen.body["input"]] for seen in up.seen]
+    assert [len(items) for items in kinds] == [1, 4, 4]
+    assert (kinds[1][-1], kinds[2][-1]) == ("two", "three")
+    assert not any("stream_id" in seen.body for seen in up.seen)
+
+
+@pytest.mark.filterwarnings("ignore:connect\\(\\) must be used:DeprecationWarning")
+def test_the_sdks_lanes_are_answered_at_the_same_time(demo):
+    client = openai.OpenAI(base_url=f"{demo.url}/v1", api_key="none", max_retries=0)
+    with (
+        client.responses.connect(max_retries=0) as connection,
+        ResponsesWebSocketSession(connection, limits=LIMITS) as session,
+    ):
+        slow, quick = session.lane("slow"), session.lane("quick")
+        slow.send({"type": "response.create", "model": "demo/slow", "input": "hi"})
+        assert slow.recv(timeout=20).type == "response.created"
+        quick.send({"type": "response.create", "model": "demo/text", "input": "hi"})
+        assert quick.get_final_response(timeout=20).status == "completed"
+        # It goes on, and had not ended when the other one had.
+        assert slow.recv(timeout=20).type != "response.completed"
 
 
 def events(number):
@@ -310,11 +370,12 @@ def test_a_connection_on_which_an_error_came_is_not_used_again(tmp_path):
     ("frame", "status", "code", "param"),
     [
         ("{", 400, "invalid_json", None),
-        ('{"type": "response.steer"}', 400, "invalid_request", "type"),
+        ('{"type": "response.steer"}', 400, "invalid_request", "previous_response_id"),
+        ('{"type": "response.cancel"}', 400, "invalid_request", "type"),
         ('{"type": "response.create", "input": "hi"}', 400, None, "model"),
         ('{"type": "response.create", "model": "nobody/x", "input": "hi"}', 422, "unknown_model_selector", "model"),
         ('{"type": "response.create", "model": 1}', 400, "invalid_request", "model"),
-        ('{"type": "response.create", "model": "demo/text", "stream_id": "a"}', 400, "invalid_stream_id", "stream_id"),
+        ('{"type": "response.create", "model": "demo/text", "stream_id": ""}', 400, "invalid_stream_id", "stream_id"),
         (
             '{"type": "response.create", "model": "demo/text", "store": false, "previous_response_id": "resp_x"}',
             400,

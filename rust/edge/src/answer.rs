@@ -10,9 +10,8 @@ use headrace_codec::encode::{Reply, refusal};
 use headrace_http1::BodyKind;
 use headrace_http1::write::{ResponseStart, response};
 
-use crate::client::ClientSocket;
+use crate::recipient::Recipient;
 use crate::request::Problem;
-use crate::talk;
 
 /// How a whole answer is written.
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +22,14 @@ pub(crate) struct Manner {
     pub bodiless: bool,
 }
 
-pub(crate) fn stage<'a, I>(client: &mut ClientSocket, manner: Manner, status: u16, headers: I, body: &[u8])
+pub(crate) fn stage<'a, I>(client: Recipient<'_>, manner: Manner, status: u16, headers: I, body: &[u8])
 where
     I: IntoIterator<Item = (&'a str, &'a [u8])>,
 {
-    if client.talk.is_some() {
-        let headers: Vec<_> = headers.into_iter().collect();
-        return client.stage(|out| talk::error(status, &headers, body, out));
-    }
+    let client = match client {
+        Recipient::Socket(socket) => socket,
+        Recipient::Lane(lane) => return lane.tell(status, &headers.into_iter().collect::<Vec<_>>(), body),
+    };
     let start = ResponseStart { status, body: BodyKind::Length(body.len() as u64), close: manner.close };
     let cross = client.cross_origin();
     let cross = cross.iter().map(|(n, v)| (*n, v.as_bytes()));
@@ -51,7 +50,7 @@ where
 
 /// Stages what the codec wrote, with our request id and `extra`.
 pub(crate) fn stage_reply(
-    client: &mut ClientSocket,
+    client: Recipient<'_>,
     manner: Manner,
     format: Protocol,
     id: &str,
@@ -65,7 +64,7 @@ pub(crate) fn stage_reply(
     stage(client, manner, reply.status, all.map(|(n, v)| (n, v.as_bytes())), &reply.body);
 }
 
-pub(crate) fn stage_problem(client: &mut ClientSocket, manner: Manner, format: Protocol, id: &str, problem: &Problem) {
+pub(crate) fn stage_problem(client: Recipient<'_>, manner: Manner, format: Protocol, id: &str, problem: &Problem) {
     let reply = refusal(format, problem.status, problem.code, &problem.message, problem.param);
     let allow = problem.allow.map(|methods| ("allow", methods));
     stage_reply(client, manner, format, id, &reply, allow.as_slice());

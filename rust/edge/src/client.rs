@@ -21,7 +21,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::limits;
-use crate::talk::Talk;
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; limits::SCRATCH].into_boxed_slice());
@@ -54,24 +53,18 @@ pub(crate) struct ClientSocket {
     sent: usize,
     gone: bool,
     total: u64,
-    /// Once it has switched to a WebSocket.
-    pub(crate) talk: Option<Box<Talk>>,
     /// The listed origin of the web page whose request is being answered: its browser wants to be told that it may read.
     pub(crate) origin: Option<Box<str>>,
 }
 
 impl ClientSocket {
     pub(crate) fn new(socket: TcpStream) -> ClientSocket {
-        ClientSocket {
-            socket,
-            ahead: Vec::new(),
-            unsent: Vec::new(),
-            sent: 0,
-            gone: false,
-            total: 0,
-            talk: None,
-            origin: None,
-        }
+        ClientSocket { socket, ahead: Vec::new(), unsent: Vec::new(), sent: 0, gone: false, total: 0, origin: None }
+    }
+
+    /// Whether the client is known to be gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
     }
 
     /// What a browser wants to read before a page of another origin may see the answer.
@@ -87,6 +80,11 @@ impl ClientSocket {
     /// Bytes that went out over the connection's life.
     pub(crate) fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Bytes that were given to it over its life, those included that have not gone out.
+    pub(crate) fn staged(&self) -> u64 {
+        self.total + (self.unsent.len() - self.sent) as u64
     }
 
     /// Whether all that was written has gone out.
@@ -130,18 +128,6 @@ impl ClientSocket {
     /// Ready once the client is gone. What it sends meanwhile is kept for later, within a bound.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
         while !self.gone {
-            if let Some(talk) = &mut self.talk {
-                talk.hear(&mut self.ahead, &mut self.unsent);
-                if talk.over || talk.has_next() {
-                    // The farewell stands in what is unsent; a message waits for who takes it.
-                    return if talk.over { Poll::Ready(Gone) } else { Poll::Pending };
-                }
-                // The whole buffer counts, sent bytes too: it is only given back once it is empty. Whoever asks here
-                // flushes, and asks again after it.
-                if self.unsent.len() >= limits::UNSENT_TALK {
-                    return Poll::Pending;
-                }
-            }
             if self.ahead.len() >= limits::SENT_AHEAD {
                 return Poll::Pending;
             }
@@ -151,28 +137,6 @@ impl ClientSocket {
             }
         }
         Poll::Ready(Gone)
-    }
-
-    /// The next message of a WebSocket that has come whole.
-    pub(crate) fn take_message(&mut self) -> Option<Vec<u8>> {
-        self.talk.as_mut()?.take_next()
-    }
-
-    /// Whether one waits.
-    pub(crate) fn has_message(&self) -> bool {
-        self.talk.as_ref().is_some_and(|talk| talk.has_next())
-    }
-
-    /// Says goodbye over a WebSocket. Goes out with the next write.
-    pub(crate) fn close_talk(&mut self, code: u16) {
-        if let Some(talk) = &mut self.talk {
-            talk.close(code, &mut self.unsent);
-        }
-    }
-
-    /// Lets `f` append the head of an answer. A WebSocket's answers have none.
-    pub(crate) fn stage_head<R>(&mut self, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        if self.talk.is_some() { f(&mut Vec::new()) } else { f(&mut self.unsent) }
     }
 
     /// Sends out what is unsent. Pending while the client takes no more.
@@ -203,6 +167,11 @@ impl ClientSocket {
         let left = self.unsent.len() - self.sent;
         if n < left {
             self.sent += n;
+            // Where several answers share it, it may never be empty: what went out is given back then, too.
+            if self.sent >= COMPACT && self.sent >= self.unsent.len() / 2 {
+                self.unsent.drain(..self.sent);
+                self.sent = 0;
+            }
             return Ok(0);
         }
         // A slow client's buffer is given back as soon as it is empty.
@@ -221,13 +190,6 @@ impl ClientSocket {
     pub(crate) fn send(&mut self, framing: Framing, pieces: &[&[u8]], last: bool) -> Result<(), Gone> {
         if self.gone {
             return Err(Gone);
-        }
-        if let Some(talk) = &mut self.talk {
-            let Ok(messages) = talk.messages(pieces) else {
-                self.abort();
-                return Err(Gone);
-            };
-            return self.write(&[IoSlice::new(&messages)]);
         }
         let len: usize = pieces.iter().map(|p| p.len()).sum();
         let mut line = Line::default();
@@ -260,13 +222,14 @@ impl ClientSocket {
 
     /// As [`ClientSocket::send`] for one piece, of which `chunk` is the same in a chunk's framing.
     pub(crate) fn pass(&mut self, framing: Framing, piece: &[u8], chunk: &[u8]) -> Result<(), Gone> {
-        if self.gone || self.talk.is_some() || framing != Framing::Chunked {
+        if self.gone || framing != Framing::Chunked {
             return self.send(framing, &[piece], false);
         }
         self.write(&[IoSlice::new(chunk)])
     }
 
-    fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<(), Gone> {
+    /// Writes `pieces` as they are. What the kernel does not take is kept.
+    pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<(), Gone> {
         let result = if self.is_clear() {
             match pieces {
                 [one] => self.socket.try_write(one),
@@ -361,6 +324,9 @@ impl Alarm {
 
 /// Room made for each read of a head.
 const FILL: usize = 4 << 10;
+
+/// Sent bytes at the front of what is unsent from which on they are given back.
+const COMPACT: usize = 64 << 10;
 
 /// Pieces of one write, framing included. A verbatim read has one, seldom four.
 const MOST_PIECES: usize = 8;

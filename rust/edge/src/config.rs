@@ -33,6 +33,7 @@ pub struct Pace {
     pub stalled: Duration,
     pub conversation: Duration,
     pub ping: Duration,
+    pub pong: Duration,
 }
 
 impl Default for Pace {
@@ -45,6 +46,7 @@ impl Default for Pace {
             stalled: limits::STALLED,
             conversation: limits::CONVERSATION,
             ping: limits::PING,
+            pong: limits::PONG,
         }
     }
 }

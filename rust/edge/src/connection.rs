@@ -27,23 +27,34 @@ use tokio::time::Instant;
 
 use crate::answer::{self, Manner};
 use crate::client::{Alarm, ClientSocket, Gone, with_scratch};
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, may_talk};
 use crate::exchange::Exchange;
 use crate::gemini;
 use crate::limits;
 use crate::listener::Worker;
+use crate::recipient::Recipient;
 use crate::request::{
     ClientRequest, Head, Operation, Problem, Route, format_of, format_of_start, is_form, named_model, route,
 };
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: Rc<Worker>, socket: TcpStream, peer: SocketAddr) {
-    let mut connection = Connection { worker, client: ClientSocket::new(socket), alarm: Alarm::default(), peer };
+    let client = ClientSocket::new(socket);
+    let mut connection = Connection { worker, client, alarm: Alarm::default(), peer, switched: None };
     loop {
         match connection.one().await {
             Next::Keep => {}
-            Next::Close => return connection.linger().await,
+            Next::Close => return linger(connection.client, connection.alarm).await,
             Next::Drop => return,
+        }
+        if let Some(head) = connection.switched.take() {
+            let Connection { worker, client, alarm, .. } = connection;
+            // Boxed, so that an idle connection of another kind does not hold the room of this one.
+            let talk = Box::pin(Conversation::new(worker, client, *head, peer).run(alarm));
+            if let Some((client, alarm)) = talk.await {
+                linger(client, alarm).await;
+            }
+            return;
         }
     }
 }
@@ -62,6 +73,8 @@ struct Connection {
     client: ClientSocket,
     alarm: Alarm,
     peer: SocketAddr,
+    /// It is a WebSocket from here on, asked for with this head.
+    switched: Option<Box<Head>>,
 }
 
 /// A request whose head is in order.
@@ -215,7 +228,7 @@ impl Connection {
         let manner = Manner { close: !keep_alive, bodiless };
         if route == Route::Preflight {
             let told = PREFLIGHT.iter().map(|(n, v)| (*n, v.as_bytes()));
-            answer::stage(&mut self.client, manner, 200, told, b"");
+            answer::stage(Recipient::Socket(&mut self.client), manner, 200, told, b"");
             return self.done(keep_alive).await;
         }
         let Some(head) = head else {
@@ -223,11 +236,17 @@ impl Connection {
                 Route::Ready if !self.worker.is_ready() => (503, b"{\"status\":\"not ready\"}"),
                 _ => (200, b"{\"status\":\"ok\"}"),
             };
-            answer::stage(&mut self.client, manner, status, [("content-type", &b"application/json"[..])], text);
+            answer::stage(
+                Recipient::Socket(&mut self.client),
+                manner,
+                status,
+                [("content-type", &b"application/json"[..])],
+                text,
+            );
             return self.done(keep_alive).await;
         };
         if route == Route::WebSocket {
-            return self.converse(head).await;
+            return self.switch(head).await;
         }
         let refuse = |problem, keep_alive| Refused { problem, format, bodiless, keep_alive };
         let id = self.worker.request_id();
@@ -266,7 +285,7 @@ impl Connection {
                         &error.message,
                         error.param.as_deref(),
                     );
-                    answer::stage_reply(&mut self.client, manner, format, &id, &reply, &[]);
+                    answer::stage_reply(Recipient::Socket(&mut self.client), manner, format, &id, &reply, &[]);
                     return self.done(keep_alive).await;
                 }
             }
@@ -274,7 +293,7 @@ impl Connection {
         let request = Arc::new(ClientRequest::new(id, head, self.peer, facts, bytes));
         let exchange = Exchange {
             worker: Rc::clone(&self.worker),
-            client: &mut self.client,
+            client: Recipient::Socket(&mut self.client),
             alarm: &mut self.alarm,
             request,
             manner,
@@ -286,18 +305,17 @@ impl Connection {
         if next == Next::Keep { self.done(keep_alive).await } else { next }
     }
 
-    /// Switches to a WebSocket, if this client may, and talks over it to the end.
-    async fn converse(&mut self, head: Head) -> Next {
+    /// Switches to a WebSocket, if this client may.
+    async fn switch(&mut self, head: Head) -> Next {
         let key = head.headers.iter().find(|(name, _)| name == "sec-websocket-key");
         let accept = websocket_accept(&String::from_utf8_lossy(key.map_or(&[], |(_, key)| key)));
-        let (worker, peer) = (Rc::clone(&self.worker), self.peer);
-        let mut talk = Conversation { worker, client: &mut self.client, alarm: &mut self.alarm, head, peer };
-        match talk.may().await {
+        match may_talk(&self.worker, &mut self.client, &head, self.peer).await {
             Err(Gone) => Next::Drop,
             Ok(Ok(())) => {
-                talk.client.stage(|out| write::switching(out, &accept));
-                // Boxed, so that an idle connection of another kind does not hold the room of this one.
-                Box::pin(talk.run()).await
+                // No extension, whatever was offered.
+                self.client.stage(|out| write::switching(out, &accept));
+                self.switched = Some(Box::new(head));
+                Next::Keep
             }
             Ok(Err(refusal)) => {
                 let (code, param) = (refusal.code.as_str(), refusal.param.as_deref());
@@ -305,7 +323,7 @@ impl Connection {
                 let reply = headrace_codec::encode::refusal(format, refusal.status, code, &refusal.message, param);
                 let id = self.worker.request_id();
                 let manner = Manner { close: true, bodiless: false };
-                answer::stage_reply(&mut self.client, manner, format, &id, &reply, &[]);
+                answer::stage_reply(Recipient::Socket(&mut self.client), manner, format, &id, &reply, &[]);
                 self.done(false).await
             }
         }
@@ -314,7 +332,7 @@ impl Connection {
     async fn refuse(&mut self, refused: &Refused) -> Next {
         let manner = Manner { close: !refused.keep_alive, bodiless: refused.bodiless };
         let id = self.worker.request_id();
-        answer::stage_problem(&mut self.client, manner, refused.format, &id, &refused.problem);
+        answer::stage_problem(Recipient::Socket(&mut self.client), manner, refused.format, &id, &refused.problem);
         self.done(refused.keep_alive).await
     }
 
@@ -403,24 +421,24 @@ impl Connection {
             last = Instant::now();
         }
     }
+}
 
-    /// Ends the connection so that the client gets to read the answer: bytes that are still under way would make the
-    /// kernel reset it.
-    async fn linger(&mut self) {
-        self.client.shutdown();
-        let until = Instant::now() + limits::LINGER;
-        let mut left = limits::LINGER_BYTES;
-        poll_fn(|cx| {
-            loop {
-                match with_scratch(|scratch| self.client.poll_read(cx, scratch)) {
-                    Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
-                    Poll::Ready(_) => return Poll::Ready(()),
-                    Poll::Pending => return self.alarm.poll(cx, until),
-                }
+/// Ends a connection so that the client gets to read the answer: bytes that are still under way would make the kernel
+/// reset it.
+async fn linger(mut client: ClientSocket, mut alarm: Alarm) {
+    client.shutdown();
+    let until = Instant::now() + limits::LINGER;
+    let mut left = limits::LINGER_BYTES;
+    poll_fn(|cx| {
+        loop {
+            match with_scratch(|scratch| client.poll_read(cx, scratch)) {
+                Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return alarm.poll(cx, until),
             }
-        })
-        .await;
-    }
+        }
+    })
+    .await;
 }
 
 /// What a page of a listed origin may send. Keys travel in headers, so nothing is allowed to rest on cookies.

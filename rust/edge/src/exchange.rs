@@ -22,7 +22,7 @@ use headrace_kernel::Attempt;
 use tokio::time::{Instant, sleep};
 
 use crate::answer::{self, Manner};
-use crate::client::{Alarm, ClientSocket, Gone};
+use crate::client::{Alarm, Gone};
 use crate::connection::Next;
 use crate::hedge::{Left, Raced, race};
 use crate::listener::Worker;
@@ -30,6 +30,7 @@ use crate::outcome::{Failed, Outcome};
 use crate::policy::{
     Answer, AttemptSpec, Decision, Failure, Gathered, Hedge, Lane, OwnedError, Plan, Policy, Refusal, Relay as Mode,
 };
+use crate::recipient::Recipient;
 use crate::relay::Relay;
 use crate::request::{ClientRequest, Operation};
 use crate::settle::Ledger;
@@ -38,7 +39,7 @@ use crate::upstream::{self, Made};
 
 pub(crate) struct Exchange<'a> {
     pub worker: Rc<Worker>,
-    pub client: &'a mut ClientSocket,
+    pub client: Recipient<'a>,
     pub alarm: &'a mut Alarm,
     pub request: Arc<ClientRequest>,
     pub manner: Manner,
@@ -75,7 +76,7 @@ impl Exchange<'_> {
     /// Asks the policy, for as long as the client stays.
     async fn ask(&mut self, ask: impl FnOnce(&dyn Policy, crate::mailbox::Reply)) -> Result<Decision, Gone> {
         let worker = Rc::clone(&self.worker);
-        while_there(self.client, worker.desk.ask(ask)).await
+        while_there(self.client.reborrow(), worker.desk.ask(ask)).await
     }
 
     async fn serve(&mut self, plan: Plan) -> Next {
@@ -92,7 +93,7 @@ impl Exchange<'_> {
         let created = unix_s();
         let made = RefCell::new(Made::default());
         loop {
-            if spec.delay > Duration::ZERO && while_there(self.client, sleep(spec.delay)).await.is_err() {
+            if spec.delay > Duration::ZERO && while_there(self.client.reborrow(), sleep(spec.delay)).await.is_err() {
                 return Next::Drop;
             }
             let making = made.borrow_mut().make(&self.request, &mut spec.body);
@@ -138,7 +139,7 @@ impl Exchange<'_> {
             };
             let outcome = match begun {
                 Ok((attempt, head)) => {
-                    let (client, alarm) = (&mut *self.client, &mut *self.alarm);
+                    let (client, alarm) = (self.client.reborrow(), &mut *self.alarm);
                     Relay { worker: &self.worker, terms: &terms, client, alarm, ledger }.run(attempt, head).await
                 }
                 Err(error) => {
@@ -199,7 +200,7 @@ impl Exchange<'_> {
         let Hedge { after, spec: mut other } = hedge;
         let other_made = RefCell::new(Made::default());
         let (worker, request) = (&self.worker, &self.request);
-        let raced = race(self.client, attempt, after, || {
+        let raced = race(self.client.reborrow(), attempt, after, || {
             other_made.borrow_mut().make(request, &mut other.body).ok()?;
             let pieces = other_made.borrow().pieces.clone();
             let begun = worker.kernel.attempt(upstream::kernel_spec(&mut other, pieces, unix_s()).ok()?);
@@ -322,7 +323,7 @@ impl Exchange<'_> {
 
     fn stage(&mut self, reply: &Reply, extra: &[(&str, &str)]) {
         let (format, id) = (self.request.protocol, self.request.id.as_str());
-        answer::stage_reply(self.client, self.manner, format, id, reply, extra);
+        answer::stage_reply(self.client.reborrow(), self.manner, format, id, reply, extra);
     }
 
     fn answer(&mut self, answer: &Answer) -> Next {
@@ -331,7 +332,7 @@ impl Exchange<'_> {
         // The provider's own id of its answer comes first, as it does in a relay.
         let named = answer.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(id.0));
         let headers = own.chain([("content-type", answer.content_type.as_bytes())]).chain((!named).then_some(id));
-        answer::stage(self.client, self.manner, answer.status, headers, &answer.body);
+        answer::stage(self.client.reborrow(), self.manner, answer.status, headers, &answer.body);
         Next::Keep
     }
 }
@@ -339,7 +340,7 @@ impl Exchange<'_> {
 /// Asks whether a client may hold a conversation at all.
 pub(crate) async fn admitted(
     worker: &Rc<Worker>,
-    client: &mut ClientSocket,
+    client: Recipient<'_>,
     request: Arc<ClientRequest>,
 ) -> Result<Result<(), Refusal>, Gone> {
     match while_there(client, worker.desk.ask(|policy, reply| policy.decide(request, reply))).await? {
@@ -364,7 +365,7 @@ fn seconds_until(at: f64) -> String {
 }
 
 /// Runs `work` for as long as the client stays.
-async fn while_there<T>(client: &mut ClientSocket, work: impl Future<Output = T>) -> Result<T, Gone> {
+async fn while_there<T>(mut client: Recipient<'_>, work: impl Future<Output = T>) -> Result<T, Gone> {
     let mut work = pin!(work);
     poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {

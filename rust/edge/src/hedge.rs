@@ -14,8 +14,8 @@ use std::time::Duration;
 use headrace_kernel::{Attempt, Failure as KernelFailure, Head};
 use tokio::time::sleep;
 
-use crate::client::ClientSocket;
 use crate::policy::Lane;
+use crate::recipient::Recipient;
 
 /// What an attempt's head came to.
 pub(crate) type Headed = Result<Head, Box<KernelFailure>>;
@@ -38,7 +38,7 @@ pub(crate) struct Left {
 
 /// Waits for the head of `first`, and after `after` of that of `second` as well.
 pub(crate) async fn race(
-    client: &mut ClientSocket,
+    mut client: Recipient<'_>,
     first: Attempt,
     after: Duration,
     second: impl FnOnce() -> Option<Attempt>,

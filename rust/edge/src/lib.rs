@@ -8,7 +8,8 @@
 //!
 //! Read in this order: [`policy`] (what is asked and told), [`config`], [`request`] (doors and checks), `listener`,
 //! `connection` (one client's requests), `exchange` (one request), `relay` (one attempt), `reading` (what of an answer
-//! goes on), `client` (the socket), `conversation` and `talk` (a client's WebSocket), [`limits`].
+//! goes on), `client` (the socket), `conversation`, `talk`, `queue` and `lane` (a client's WebSocket), `recipient` (either),
+//! [`limits`].
 //!
 //! Never add: pyo3, a decision, a lock or a callback per chunk.
 
@@ -20,12 +21,15 @@ mod conversation;
 mod exchange;
 mod gemini;
 mod hedge;
+mod lane;
 pub mod limits;
 mod listener;
 mod mailbox;
 mod outcome;
 pub mod policy;
+mod queue;
 mod reading;
+mod recipient;
 mod relay;
 pub mod request;
 mod settle;

@@ -18,7 +18,7 @@ pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Beyond it the connection is closed.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// Silence inside a request's body. Beyond it: 408, and the connection is closed.
+/// Silence inside a request's body, or a WebSocket's message. Beyond it: 408, and the connection is closed.
 pub const BODY_SILENCE: Duration = Duration::from_secs(30);
 
 /// What is reserved for a body before its bytes come: a length is a claim until then.
@@ -45,6 +45,21 @@ pub const SENT_AHEAD: usize = 64 << 10;
 /// taken all: who only sends would otherwise fill the memory.
 pub const UNSENT_TALK: usize = 64 << 10;
 
+/// Answers under way at a time on one WebSocket, as many as the real one gives. Beyond it a request waits for its turn.
+pub const IN_FLIGHT: usize = 16;
+
+/// Lanes that a WebSocket's client may name in the connection's life, as many as on the real one. Beyond it: an error,
+/// `websocket_stream_limit_reached`.
+pub const LANES: usize = 32;
+
+/// Requests that wait for their turn on one WebSocket: two for each lane, and as many bytes as one body may have. Who
+/// has more to ask does not read the answers. Beyond it: an error, `websocket_queue_limit_reached`.
+pub const WAITING: usize = 64;
+
+/// Bodies that the answers under way on one WebSocket may hold, in bodies of the largest size: each is held once as it
+/// goes out and once for the turn after it. Beyond it a request waits for its turn, unless it is the only one.
+pub const BODIES: usize = 2;
+
 /// Bytes of an answer that are held back before it commits, and of a partial event that is held after. Beyond it:
 /// the answer commits; the partial event passes as it comes.
 pub const HELD: usize = 64 << 10;
@@ -70,6 +85,10 @@ pub const CONVERSATION: Duration = Duration::from_hours(1);
 
 /// Silence of a WebSocket's client after which it is pinged: below what middle boxes allow an idle connection.
 pub const PING: Duration = Duration::from_secs(30);
+
+/// How long a ping may stay without any sign of the client. More than the libraries' own (20 s), since a client that
+/// computes does not answer meanwhile. Beyond it the connection is closed.
+pub const PONG: Duration = Duration::from_mins(1);
 
 /// Body of a failed attempt that is read. The classifier looks at no more.
 pub const ERROR_BODY: usize = 64 << 10;

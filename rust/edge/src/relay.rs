@@ -21,13 +21,14 @@ use headrace_kernel::{Attempt, Failure as KernelFailure, Head, Scratch};
 use tokio::time::Instant;
 
 use crate::answer::id_header;
-use crate::client::{Alarm, ClientSocket, Framing};
+use crate::client::{Alarm, Framing};
 use crate::hedge::Headed;
 use crate::limits;
 use crate::listener::Worker;
 use crate::outcome::{Failed, Outcome};
 use crate::policy::{OwnedError, Secret, holds_secret, redact_bytes};
 use crate::reading::{Kind, Reading};
+use crate::recipient::Recipient;
 use crate::settle::Ledger;
 use crate::terms::{JSON, Terms, is_event_stream};
 use crate::upstream;
@@ -35,7 +36,7 @@ use crate::upstream;
 pub(crate) struct Relay<'a> {
     pub worker: &'a Worker,
     pub terms: &'a Terms<'a>,
-    pub client: &'a mut ClientSocket,
+    pub client: Recipient<'a>,
     pub alarm: &'a mut Alarm,
     pub ledger: &'a mut Ledger,
 }
@@ -66,7 +67,7 @@ struct Run<'a> {
     over: Option<Outcome>,
     /// The client was last given bytes, or last took some.
     wrote_at: Instant,
-    total: u64,
+    moved: u64,
     read_size: usize,
     closed: bool,
 }
@@ -75,7 +76,7 @@ impl Relay<'_> {
     /// - `head`: of the attempt, if it is there already.
     pub(crate) async fn run(self, attempt: Attempt, head: Option<Headed>) -> Outcome {
         let mut run = Run {
-            total: self.client.total(),
+            moved: self.client.moved(),
             relay: self,
             attempt: Some(attempt),
             head,
@@ -151,9 +152,9 @@ impl Run<'_> {
 
     /// The client takes nothing at the moment.
     fn stalled(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let total = self.relay.client.total();
-        if total != self.total {
-            self.total = total;
+        let moved = self.relay.client.moved();
+        if moved != self.moved {
+            self.moved = moved;
             self.wrote_at = Instant::now();
         }
         self.relay.alarm.poll(cx, self.wrote_at + self.relay.worker.config.pace.stalled).map(|()| Outcome::Gone)
@@ -210,7 +211,7 @@ impl Run<'_> {
         let mut sent = false;
         let mut gone = false;
         let Answer { reading, before, committed, framing, .. } = answer;
-        let client = &mut *self.relay.client;
+        let client = &mut self.relay.client;
         reading.feed(bytes, &mut encoded, &mut |pieces, last| {
             if *committed {
                 sent = true;
@@ -230,6 +231,8 @@ impl Run<'_> {
         if sent {
             self.wrote_at = Instant::now();
             self.read_size = match (self.relay.client.is_clear(), full) {
+                // Those that share a client take turns, so that who reads more at once would get more of it.
+                _ if self.relay.client.is_shared() => limits::READ_FIRST,
                 (false, _) => (self.read_size / 2).max(limits::READ_LEAST),
                 (true, true) if self.read_size < limits::READ_MOST && self.relay.client.takes_more() => {
                     self.read_size * 2
@@ -284,7 +287,7 @@ impl Run<'_> {
         let mut encoded = self.relay.worker.encoded.borrow_mut();
         encoded.clear();
         let Answer { reading, before, committed, framing, .. } = answer;
-        let client = &mut *self.relay.client;
+        let client = &mut self.relay.client;
         let mut gone = false;
         let mut ended = false;
         reading.finish(end, &mut encoded, &mut |pieces, last| {
@@ -320,7 +323,7 @@ impl Run<'_> {
     fn tell_cut(&mut self) {
         let Some(answer) = &mut self.answer else { return };
         let told = match &answer.reading.tally.error {
-            Some(error) if answer.streams && answer.reading.at_boundary() => {
+            Some(error) if answer.streams && (answer.reading.at_boundary() || self.relay.client.drop_partial()) => {
                 let told = self.relay.terms.error_events(&answer.reading, error);
                 self.relay.client.send(answer.framing, &[&told], true).is_ok()
             }

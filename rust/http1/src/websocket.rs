@@ -203,6 +203,12 @@ impl Reader {
         self.partial.is_empty() && self.frame.is_none() && self.kind.is_none()
     }
 
+    /// Bytes that it has of a message under way, and of a head. Those of control frames do not count.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.partial.len() + self.message.len()
+    }
+
     /// Takes from the front of `bytes` until a message is whole or nothing is left. Returns how many bytes it took.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(usize, Option<Message>), WsError> {
         let mut at = 0;
