@@ -160,7 +160,10 @@ def approve(run_id: str, *, allow: str | None, deny: str | None, accept: Sequenc
 @click.option("--model", help="Another model to go on with.")
 @_with(*_STORE, *_JSON)
 def fork(run_id: str, *, at: int | None, model: str | None, **options: Any) -> None:
-    """Branch a run of its own off RUN, and print its id. The workspace stays as it is."""
+    """Branch a run of its own off RUN, and print its id.
+
+    The workspace stays as it is: what RUN has done to files since then is not undone, and you are told what it was.
+    """
     from headrace.harness import commands
 
     wanted = _wanted(**options)
@@ -171,9 +174,11 @@ def fork(run_id: str, *, at: int | None, model: str | None, **options: Any) -> N
         if wanted.as_json:
             from headrace.harness.jsonl import write_line
 
-            write_line({"line": "fork", "run_id": made, "from_run": run_id, "from_seq": at})
+            told = {"line": "fork", "run_id": made.run_id, "from_run": run_id, "from_seq": made.at}
+            write_line({**told, "workspace": "kept", "changed": made.changed, "commands": made.commands})
         else:
-            click.echo(made)
+            view.note(made.words())
+            click.echo(made.run_id)
         return 0
 
     sys.exit(commands.ended_with(view, act()))

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -227,6 +228,13 @@ def test_r3_a_run_is_resumed_with_a_wider_budget_forked_and_continued_with_words
     assert "and now?" in json.dumps(at.upstream.facts().requests[-1].json())
     code, [forked] = at.json("fork", run_id, "--at", "2")
     assert (code, forked["from_seq"]) == (0, 2)
+    # A fork takes no effect back, and says which those are.
+    assert (forked["workspace"], forked["changed"], forked["commands"]) == ("kept", ["note.txt"], 0)
+    assert (at.workspace / "note.txt").exists()
+    said = at("fork", run_id, "--at", "2")
+    assert "a fork takes back events and no effects. Since event 2 the run has changed 1 file (note.txt)" in said.stderr
+    assert re.fullmatch(r"[0-9a-f-]{36}\n", said.stdout)
+    assert "has changed" not in at("fork", run_id).stderr
     code, lines = at.json("resume", forked["run_id"])
     # It was begun under the budget of one step, and in the workspace as it was then.
     assert (code, lines[-1]["line"]) == (exits.GATE, "error")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from headrace.config import ConfigurationError
 from headrace.harness import demo, exits
@@ -310,12 +310,49 @@ async def approve(
     return await resumed(wanted, run_id, view, accept=accept, ask=answer_first(question, answer, then))
 
 
-async def branch(wanted: Wanted, run_id: str, *, at: int | None, model: str | None) -> str:
-    """Branch a run off. Gives the new run's id."""
+SHOWN: Final = 8
+"""Files that are named where a fork says what it does not take back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branched:
+    """A run that was branched off.
+
+    - `changed`: files that the parent changed after that event, as far as its tools said so; `commands`: how often it
+      ran what may have changed others. None of it is undone: the workspace is what it is.
+    """
+
+    run_id: str
+    at: int
+    changed: tuple[str, ...]
+    commands: int
+
+    def words(self) -> str:
+        """Say what a fork does not do."""
+        told = "the workspace stays as it is: a fork takes back events and no effects"
+        later = []
+        if self.changed:
+            some = ", ".join(self.changed[:SHOWN]) + (", ..." if len(self.changed) > SHOWN else "")
+            later.append(f"{len(self.changed)} file{'' if len(self.changed) == 1 else 's'} ({some})")
+        if self.commands:
+            later.append(f"whatever {self.commands} command{'' if self.commands == 1 else 's'} did")
+        if later:
+            told += f". Since event {self.at} the run has changed {' and '.join(later)}"
+        return told
+
+
+async def branch(wanted: Wanted, run_id: str, *, at: int | None, model: str | None) -> Branched:
+    """Branch a run off."""
     config = _config(wanted)
     async with open_log(wanted.store or config.store.url) as log:
+        records = await log.read(run_id)
         opened = await fork(log, run_id, at=at, model=model, why="headrace fork")
-        return opened.state.run_id
+        at = len(records) if at is None else at
+        ended = [value for record in records[at:] if isinstance(value := record.value(), p.ExecutionFinished)]
+        started = [value for record in records[at:] if isinstance(value := record.value(), p.ExecutionStarted)]
+        changed = dict.fromkeys(change.path for one in ended for change in one.changes)
+        ran = sum("execute" in one.effects for one in started)
+        return Branched(opened.state.run_id, at, tuple(changed), ran)
 
 
 def _script_at(state: State, records: Sequence[Record]) -> int | None:

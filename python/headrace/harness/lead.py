@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.harness.exits import exit_of
 from headrace.log import payloads as p
+from headrace.loop import SharingToolRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -191,6 +192,9 @@ class _Shown:
 
     def menu(self) -> Menu:
         return self._tools.menu()
+
+    def may_share(self, intent: p.ToolIntent) -> bool:
+        return isinstance(self._tools, SharingToolRuntime) and self._tools.may_share(intent)
 
     async def run(self, intent: p.ToolIntent, *, state: State, record: RecordFact, ask: Ask) -> p.ToolObserved:
         observed = await self._tools.run(intent, state=state, record=record, ask=ask)

@@ -10,7 +10,18 @@
 from headrace.loop._bombs import EffectError, bombs
 from headrace.loop._budgets import exceeded
 from headrace.loop._owners import ACTS, Act, act_on
-from headrace.loop._ports import Ask, AskLater, Models, ModelStream, NoTools, RecordFact, Seen, Settings, ToolRuntime
+from headrace.loop._ports import (
+    Ask,
+    AskLater,
+    Models,
+    ModelStream,
+    NoTools,
+    RecordFact,
+    Seen,
+    Settings,
+    SharingToolRuntime,
+    ToolRuntime,
+)
 from headrace.loop._replay import (
     Again,
     RecordedTools,
@@ -45,6 +56,7 @@ __all__ = [
     "Run",
     "Seen",
     "Settings",
+    "SharingToolRuntime",
     "ToolRuntime",
     "act_on",
     "bombs",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from headrace.errors import HeadraceError
 from headrace.events import ModelEvent
@@ -101,6 +101,14 @@ class ToolRuntime(Protocol):
         A failure of a tool is an observation. If cancelled: nothing of the execution runs any longer, its end is
         recorded, and the cancellation goes on.
         """
+
+
+@runtime_checkable
+class SharingToolRuntime(ToolRuntime, Protocol):
+    """One whose intents may run side by side."""
+
+    def may_share(self, intent: ToolIntent) -> bool:
+        """Say whether this one may run beside others of which it says so: it reads, and changes nothing."""
 
 
 class NoTools:

@@ -9,7 +9,8 @@ What is durable before what (each arrow is an append that has returned):
    after an append. A loop that is taken up from the log goes on as the one that wrote it would have.
 2. A fact that may not follow is refused before it is written, whoever wants to record it.
 3. Provider code never gets here: a model's stream comes in as events and ends as payloads.
-4. An intent is acted on only when its response has finished, one at a time, in order; each has one observation.
+4. An intent is acted on only when its response has finished, one at a time, in order; each has one observation. Those
+   in a row that only read, as their tools declare, run side by side, and are recorded as `_beside` says.
 5. A step can be called off at any time (`cancel_step`, `stop`): what had begun is then cancelled, or in doubt.
 
 Do not add: what a tool does, what a policy says, a provider's name.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -37,9 +39,10 @@ from headrace.context import (
 )
 from headrace.log import payloads as p
 from headrace.log.menus import Menu
+from headrace.loop._beside import Beside
 from headrace.loop._budgets import exceeded
 from headrace.loop._owners import Act, act_on, wait_s
-from headrace.loop._ports import AskLater, Settings
+from headrace.loop._ports import AskLater, Settings, SharingToolRuntime
 from headrace.loop._transcript import Transcript, attempt_payloads
 from headrace.runtime import RefusedError
 
@@ -57,6 +60,10 @@ __all__ = ["Run", "nobody"]
 
 BATCH: Final = 500
 """Events of one append of a response: within what an append takes, with room for the attempts."""
+
+SIDE_BY_SIDE: Final = 8
+"""Intents that run at once: what reads waits for a disk or a peer, and twenty of them at once would be no faster."""
+PAIR: Final = 2
 
 _UNASKED: Final = {"credential_pool_exhausted": "rate_limit", "unsupported_capability": "unsupported_feature"}
 """Kinds of what was refused before anybody was asked; anything else is the request's own fault."""
@@ -101,6 +108,7 @@ class Run:
         self._writing = anyio.Lock()
         self._step: anyio.CancelScope | None = None
         self._stopping = False
+        self._beside: Beside | None = None
         self._menus: set[str] = set()
         #: The last ledger that was recorded, and where: a projection's event holds what is new since.
         self._ledger: tuple[int, Sequence[p.LedgerEntry]] | None = None
@@ -147,7 +155,8 @@ class Run:
                 self._stopping = False
                 await self._pause("interrupted")
             elif waiting := self.state.open:
-                await self._carry_out(waiting[0])
+                sharing = self._sharing(waiting)
+                await (self._carry_out(waiting[0]) if len(sharing) < PAIR else self._carry_out_beside(sharing))
             elif answer := self._last_answer():
                 await self._answered(answer)
             elif over := exceeded(self.state):
@@ -200,7 +209,12 @@ class Run:
     async def _fact(self, payload: p.Payload) -> None:
         """Record for the tool runtime. A start has a key: the same execution never starts twice."""
         key = f"{payload.execution_id}/start" if isinstance(payload, p.ExecutionStarted) else None
+        beside = self._beside
+        if beside is not None:
+            await beside.turn(payload)
         await self.record(payload, key=key)
+        if beside is not None:
+            beside.recorded(payload)
 
     async def _hear(self) -> None:
         """Take in what was said. A run that stood still goes on for it."""
@@ -487,7 +501,10 @@ class Run:
                 return None
             finally:
                 self._step = None
-        # Called off. The tool runtime has recorded the end of what ran, or the end is not known.
+        return await self._called_off(intent)
+
+    async def _called_off(self, intent: p.ToolIntent) -> p.ToolObserved | None:
+        """Observe what was called off. The tool runtime has recorded the end of what ran, or the end is not known."""
         now = self.state.intents[intent.intent_id]
         if now.stage == "observed":
             return None
@@ -509,6 +526,38 @@ class Run:
             text=words,
             execution_id=now.execution_id or None,
         )
+
+    def _sharing(self, waiting: Sequence[IntentState]) -> list[IntentState]:
+        """Give those at the front that may run side by side."""
+        tools, found = self._tools, []
+        if isinstance(tools, SharingToolRuntime):
+            for one in waiting[:SIDE_BY_SIDE]:
+                if one.stage != "counted" or not tools.may_share(self._intent(one)):
+                    break
+                found.append(one)
+        return found
+
+    async def _carry_out_beside(self, sharing: Sequence[IntentState]) -> None:
+        intents = [self._intent(one) for one in sharing]
+
+        async def one(intent: p.ToolIntent) -> None:
+            observed = await self._tools.run(intent, state=self.state, record=self._fact, ask=self._ask)
+            if self.state.intents[intent.intent_id].stage != "observed":
+                await self._fact(observed)
+
+        with self._stepping() as step:
+            beside = self._beside = Beside([one.intent_id for one in intents])
+            try:
+                await beside.all([partial(one, intent) for intent in intents])
+            finally:
+                self._step = self._beside = None
+        for intent in intents if step.cancel_called else ():
+            if self.state.intents[intent.intent_id].stage != "observed":
+                observed = await self._called_off(intent)
+                if observed is not None:
+                    await self.record(observed, key=f"{intent.intent_id}/observed")
+        if beside.later is not None and not step.cancel_called:
+            await self._pause("asked", str(beside.later))
 
     async def _in_doubt(self, intent: p.ToolIntent, waiting: IntentState) -> p.ToolObserved | None:
         """Ask a person whether what may have run is to be run again. By itself it never is."""

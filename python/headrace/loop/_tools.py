@@ -47,6 +47,11 @@ class BoxedTools:
         versions = dict(self._toolbox.versions())
         return Menu(tuple(MenuEntry(tool, versions[tool.name]) for tool in self._toolbox.menu()))
 
+    def may_share(self, intent: ToolIntent) -> bool:
+        """Ask the tool's declaration."""
+        entry = self._toolbox.get(intent.tool_name)
+        return entry is not None and entry.executable and entry.handler.spec.side_by_side
+
     async def run(self, intent: ToolIntent, *, state: State, record: RecordFact, ask: Ask) -> ToolObserved:
         """Bring one intent to its observation, which is recorded when this returns."""
         if self._runtime is None or self._record != record:

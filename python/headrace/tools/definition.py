@@ -58,6 +58,7 @@ class ToolSpec:
     - `effects`: what it may do at most; `prepare` says what one call does.
     - `version`: of what it does; the description's own digest is added to it.
     - `timeout_s`: of one execution.
+    - `side_by_side`: calls of it may run beside each other, and beside those of other such tools. Only what reads may.
     """
 
     name: str
@@ -68,8 +69,11 @@ class ToolSpec:
     executor: str = "file"
     kind: CallKind = "function"
     timeout_s: float = 60.0
+    side_by_side: bool = False
 
     def __post_init__(self) -> None:
+        if self.side_by_side and set(self.effects) - {"read", "none"}:
+            raise ValueError(f"side_by_side: {self.name} does more than read; have its calls one after the other")
         if not NAME.fullmatch(self.name):
             raise ValueError(f"name: {self.name[:80]!r} cannot name a tool; use small letters, digits and _")
         json.loads(self.schema)

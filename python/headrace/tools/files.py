@@ -70,6 +70,7 @@ class ReadFile:
             limit=number("How many lines; 2000 if not given.", 1, 20_000),
         ),
         effects=("read",),
+        side_by_side=True,
     )
 
     def __init__(self, workspace: Workspace) -> None:
@@ -112,6 +113,7 @@ class ListDir:
         description="List a directory of the workspace: names, directories with a slash, files with their size.",
         schema=schema(path=text("From the workspace's root; the root itself if not given.")),
         effects=("read",),
+        side_by_side=True,
     )
 
     def __init__(self, workspace: Workspace) -> None:
@@ -154,6 +156,7 @@ class Glob:
             path=text("Where to look; the workspace's root if not given."),
         ),
         effects=("read",),
+        side_by_side=True,
     )
 
     def __init__(self, workspace: Workspace) -> None:
@@ -206,6 +209,7 @@ class Grep:
             limit=number("How many lines; 200 if not given.", 1, 5000),
         ),
         effects=("read",),
+        side_by_side=True,
     )
 
     def __init__(self, workspace: Workspace) -> None:
