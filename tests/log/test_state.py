@@ -143,7 +143,10 @@ def test_p9_a_cut_streams_intent_is_void() -> None:
 def test_r3_only_a_person_may_order_an_execution_in_doubt_again() -> None:
     state = state_after(*COUNTED, VALID, ALLOW, START, DOUBT)
     assert state.intents["t0.0"].stage == "in_doubt"
-    state.check(p.PermissionDecided(intent_id="t0.0", decision="allow", by="person"))
+    person = p.PermissionDecided(intent_id="t0.0", decision="allow", by="person")
+    state.check(person)
+    # Also where it is folded, from what a log holds.
+    assert state_after(*COUNTED, VALID, ALLOW, START, DOUBT, person).intents["t0.0"].stage == "allowed"
     for by in ("policy", "mode", "grant", "hook", "default"):
         with pytest.raises(IllegalEventError):
             state.check(p.PermissionDecided(intent_id="t0.0", decision="allow", by=by))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.log import payloads as p
 from headrace.log.eventlog import EventLog
-from headrace.log.jsonl import export_run, import_run
+from headrace.log.jsonl import export_run, import_run, parse
 from headrace.log.state import fold
 from headrace.log.trace import LANES, trace
 from headrace.loop import (
@@ -22,6 +22,7 @@ from headrace.loop import (
     GateClosed,
     Settings,
     bombs,
+    fork,
     replay_dry,
     replay_model,
     replay_sandbox,
@@ -212,8 +213,19 @@ def purely(root, path, *more, seed="0"):
     return subprocess.run(command, env=environment, cwd=path.parent, check=False, capture_output=True)
 
 
+STORES = ("memory", "sqlite", "postgresql")
+
+
+@pytest.fixture(params=STORES)
+def store_url(request, tmp_path):
+    """The URL of an empty store, of each kind."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres").database()
+    return "memory:" if request.param == "memory" else f"sqlite:{tmp_path}/replay.db"
+
+
 @pytest.mark.skipif(not seccomp.supported(), reason="NO SECCOMP TEST: the filter is written for x86-64 Linux")
-def test_a_replay_is_pure_under_a_system_call_filter_and_traps(tmp_path, root):
+def test_a_replay_is_pure_under_a_system_call_filter_and_traps(tmp_path, root, request):
     async def exported():
         files = []
         async with busy_run(tmp_path) as led:
@@ -235,7 +247,21 @@ def test_a_replay_is_pure_under_a_system_call_filter_and_traps(tmp_path, root):
         assert done.returncode == 0, done.stderr.decode()
         told.add(done.stdout)
     assert len(told) == 1
-    assert json.loads(told.pop())["differing"] == []
+    same = told.pop()
+    assert json.loads(same)["differing"] == []
+    # What a process has read of PostgreSQL itself, before the door was shut.
+    url = request.getfixturevalue("postgres").database()
+
+    async def kept():
+        store = await open_store(url)
+        await import_run(await EventLog.over(store), files[0].read_bytes().splitlines(keepends=True))
+        await store.close()
+
+    asyncio.run(kept())
+    (tmp_path / "url").write_text(url)
+    done = purely(root, tmp_path / "url", "", "r1", seed="99")
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == same
     for effect in ("socket", "exec", "write", "rename", "random"):
         assert purely(root, files[0], effect).returncode == -signal.SIGSYS, effect
 
@@ -245,8 +271,6 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "fixtures" / "logs"
 
 def test_golden_logs_of_every_schema_version_fold_for_ever():
     """Their files are written once and never again: a release that reads one otherwise is wrong."""
-    from headrace.log.jsonl import parse
-
     found = sorted(GOLDEN.glob("v*.jsonl"))
     assert [path.name for path in found] == ["v1.jsonl"]
     for path in found:
@@ -256,14 +280,43 @@ def test_golden_logs_of_every_schema_version_fold_for_ever():
         trace(records)
 
 
-@runs
-async def test_a_golden_log_goes_through_every_store_as_the_same_bytes(tmp_path):
+def test_a_golden_log_goes_through_every_store_as_the_same_bytes_and_folds_the_same(store_url):
+    """Read from the store itself, and not only from what it exports."""
     lines = (GOLDEN / "v1.jsonl").read_bytes().splitlines(keepends=True)
-    for url in ("memory:", f"sqlite:{tmp_path}/log.db"):
-        store = await open_store(url)
+
+    async def act():
+        store = await open_store(store_url)
         log = await EventLog.over(store)
         await import_run(log, lines)
         assert await export_run(log, made.RUN) == lines
+        records = await log.read(made.RUN)
+        assert records == parse(lines)[0]
+        assert fold(records).to_json() == (GOLDEN / "v1.state.json").read_bytes().rstrip(b"\n")
+        assert trace(records) == trace(parse(lines)[0])
         with pytest.raises(GateClosed, match="artifacts_missing"):
             await resume(log, made.RUN)
         await store.close()
+
+    asyncio.run(act())
+
+
+def test_a_run_that_a_store_keeps_replays_from_it_as_it_was_led(store_url, tmp_path):
+    async def act():
+        async with busy_run(tmp_path) as led:
+            await led.store.close()
+            led.store = await open_store(store_url)
+            led.log = await EventLog.over(led.store)
+            records = await led_through(led)
+            replayed = replay_trace(records)
+            assert replayed.state.to_json() == led.run.state.to_json()
+            assert replayed.differing == ()
+            assert replayed.projections == 4
+            assert (await led.log.verify("r1")).ok
+            again = await replay_dry(records, led.tools)
+            assert not [one for one in again if one.differs]
+            branched = await fork(led.log, "r1", at=len(records) - 1)
+            read = await led.log.read(branched.state.run_id)
+            assert [one.payload for one in read[: len(records) - 1]] == [one.payload for one in records[:-1]]
+            assert replay_trace(read).differing == ()
+
+    asyncio.run(act())

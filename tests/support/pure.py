@@ -1,12 +1,14 @@
-"""Replays a run's file in a process that can touch nothing, and writes what it came to.
+"""Replays a run in a process that can touch nothing, and writes what it came to.
 
-    python -m tests.support.pure FILE [EFFECT]
+    python -m tests.support.pure FILE [EFFECT]           the run that the file holds
+    python -m tests.support.pure FILE EFFECT RUN         a run of the store whose URL the file holds
 
 Clock and randomness are traps. `EFFECT` names something that it then does on purpose: the filter has to end it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import pathlib
@@ -20,8 +22,11 @@ import uuid
 
 import orjson
 
+from headrace.log.eventlog import EventLog
 from headrace.log.jsonl import parse
+from headrace.log.records import Record
 from headrace.loop import replay_trace
+from headrace.store import open_store
 from tests.support import seccomp
 
 
@@ -43,10 +48,25 @@ EFFECTS = {
 }
 
 
-def main(path: str, effect: str = "") -> None:
+def read(path: pathlib.Path) -> list[Record]:
+    """Read a file."""
+    return parse(path.read_bytes().splitlines(keepends=True))[0]
+
+
+async def fetched(url: str, run_id: str) -> list[Record]:
+    """Read a store."""
+    store = await open_store(url)
+    try:
+        return await (await EventLog.over(store)).read(run_id)
+    finally:
+        await store.close()
+
+
+def main(path: str, effect: str = "", run_id: str = "") -> None:
     """Read first; then shut the door; then replay."""
-    lines = pathlib.Path(path).read_bytes().splitlines(keepends=True)
-    replay_trace(parse(lines)[0])  # whatever is imported late is imported now
+    file = pathlib.Path(path)
+    records = asyncio.run(fetched(file.read_text(), run_id)) if run_id else read(file)
+    replay_trace(records)  # whatever is imported late is imported now
     for module, names in (
         (time, ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "localtime", "gmtime", "strftime")),
         (os, ("urandom",)),
@@ -59,7 +79,7 @@ def main(path: str, effect: str = "") -> None:
     seccomp.deny()
     if effect:
         EFFECTS[effect]()
-    replayed = replay_trace(parse(lines)[0])
+    replayed = replay_trace(records)
     told = {
         "state": orjson.loads(replayed.state.to_json()),
         "steps": [dataclasses.asdict(step) for step in replayed.trace.steps],
