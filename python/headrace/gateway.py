@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from headrace import calls
 from headrace.breaker import Breakers
 from headrace.catalogue import Listings
+from headrace.errors import UnsupportedFeature
 from headrace.events import ProviderErrorEvent
 from headrace.keys import GatewayKey, KeyLimits, KeyRing
 from headrace.model_lists import every_model, one_model
@@ -75,6 +76,7 @@ _PREVIOUS: Final = "/previous_response_id"
 _UNAVAILABLE: Final = 503
 _OVERLOADED: Final = 529
 _COUNTING: Final = "anthropic_messages"
+_MESSAGES: Final = "/messages"
 _GEMINI: Final = "google_gemini"
 #: The shape of a list of models, by the client's protocol.
 _SHAPES: Final[Mapping[str, Shape]] = {
@@ -543,11 +545,14 @@ class Gateway:
     ) -> Deferred[Plan | Refusal]:
         client = request.protocol or target.wire.protocol
 
-        def prepare(found: Target, runtime: RuntimeMap) -> Ready:
+        def prepare(found: Target, runtime: RuntimeMap) -> Ready | Refusal:
             alike = None if count or found.wire.alike is None else (client, found.wire.alike(runtime, request))
             ready: Ready | None = runtime.kept.get(alike)
             if ready is None:
-                ready = anew(found, runtime)
+                try:
+                    ready = anew(found, runtime)
+                except UnsupportedFeature as error:
+                    return Refusal(status=400, code="unsupported_feature", message=str(error), param=error.param)
                 if alike is not None:
                     if len(runtime.kept) >= ALIKE_KEPT:
                         runtime.kept.clear()
@@ -557,8 +562,9 @@ class Gateway:
         def anew(found: Target, runtime: RuntimeMap) -> Ready:
             prepared = found.wire.prepare(runtime, request)
             if count:
-                # Gemini's own definitions have put it into the URL.
-                path = "/count_tokens" if found.wire.protocol == _COUNTING else ""
+                # A definition whose path is not the wire's own has put it into the URL.
+                own = found.wire.protocol == _COUNTING and prepared.url.endswith(_MESSAGES)
+                path = "/count_tokens" if own else ""
                 return replace(prepared, url=prepared.url + path), "opaque"
             same = found.wire.protocol == client and not prepared.normalise
             return prepared, "verbatim" if same else "normalised"

@@ -266,3 +266,68 @@ def test_a_reasoned_answer_goes_back_to_who_gave_it_and_to_nobody_else():
         {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "Eg=="}}},
         {"text": "hi"},
     ]
+
+
+def invoked(model: str, body: dict[str, Any], client: str = "openai_chat", settings: str = "") -> tuple[Any, Any, int]:
+    """Ask by InvokeModel; give the body that came, the answer, and how many requests came."""
+    answer = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]} if "nova" not in model else CONVERSE
+    reply = Reply((json.dumps(answer).encode(),), headers=(("content-type", "application/json"),))
+    with Upstream({"*": reply}, record=1) as upstream, httpx.Client(timeout=20) as http:
+        rows = config(upstream.url).replace(
+            "[providers.settings]\n", f'[providers.settings]\nwire = "invoke"\n{settings}'
+        )
+        with listener(control.gateway(rows, environ={"AWS": PAIR})) as edge:
+            host, port = edge.address
+            got = http.post(f"http://{host}:{port}{PATHS[client]}", json={**body, "model": f"aws/{model}"})
+        seen = upstream.facts().requests
+        return json.loads(seen[0].body) if seen else None, got, len(seen)
+
+
+def test_nova_is_asked_by_invoke_in_a_body_of_converses_shape():
+    body = {"max_tokens": 9, "top_k": 5, "messages": [{"role": "user", "content": "hi"}]}
+    for model in (NOVA, "arn:aws:bedrock:eu-west-1:1:inference-profile/eu.amazon.nova-pro-v1:0"):
+        given, got, _ = invoked(model, body, "anthropic_messages")
+        assert given == {
+            "schemaVersion": "messages-v1",
+            "inferenceConfig": {"maxTokens": 9, "topK": 5},
+            "messages": [{"role": "user", "content": [{"text": "hi"}]}],
+        }
+        assert got.json()["content"] == [{"type": "text", "text": "hi"}]
+
+
+@pytest.mark.parametrize(
+    ("model", "limit"), [("openai.gpt-oss-120b-1:0", "max_completion_tokens"), ("qwen.qwen3-32b-v1:0", "max_tokens")]
+)
+def test_models_that_speak_chat_are_asked_in_it(model, limit):
+    body = {"max_tokens": 9, "system": "Be brief.", "messages": [{"role": "user", "content": "hi"}]}
+    given, got, _ = invoked(model, body, "anthropic_messages")
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    assert given == {limit: 9, "messages": said}
+    assert got.json()["content"] == [{"type": "text", "text": "hi"}]
+    # A Chat client's own body, without what stands in the URL.
+    given, got, _ = invoked(model, {"messages": said, "seed": 1, "stream_options": None})
+    assert given == {"messages": said, "seed": 1}
+    assert got.json()["choices"][0]["message"]["content"] == "hi"
+
+
+@pytest.mark.parametrize(
+    "model", ["us.meta.llama3-3-70b-instruct-v1:0", "amazon.titan-text-lite-v1", "mistral.mistral-7b-instruct-v0:2"]
+)
+def test_models_of_one_prompt_are_refused_with_what_to_use_instead(model):
+    _, got, count = invoked(model, {"messages": [{"role": "user", "content": "hi"}]})
+    assert (got.status_code, count) == (400, 0)
+    error = got.json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported_feature", "model")
+    assert 'wire = "auto"' in error["message"]
+    # By Converse all of them are asked.
+    seen, answer = asked("openai_chat", model, stream=False)
+    assert seen.target.endswith("/converse")
+    assert answer.status_code == 200
+
+
+def test_a_setting_says_the_format_of_a_model_whose_name_does_not():
+    name = "arn:aws:bedrock:eu-west-1:1:imported-model/abc123"
+    ask = {"messages": [{"role": "user", "content": "hi"}]}
+    assert "anthropic_version" in invoked(name, ask)[0]
+    assert invoked(name, ask, settings='format = "chat"\n')[0] == ask
+    assert invoked(name, ask, settings='format = "nova"\n')[0]["schemaVersion"] == "messages-v1"

@@ -40,6 +40,7 @@ DIALECT_FLAGS: Final = (
     "system_messages",
     "cache_marks",
     "auto_cache",
+    "invoke_body",
     "encrypted_reasoning",
     "reasons",
     "echo_reasoning_content",

@@ -69,6 +69,9 @@ flags! {
     CacheMarks = "cache_marks",
     /// Messages: a mark on the whole body, so that the prompt is cached as `OpenAI`'s protocols do it by themselves.
     AutoCache = "auto_cache",
+    /// Converse: the body is one for `InvokeModel`, which has the same shape but for `topK`, which stands with the rest of
+    /// the sampling there.
+    InvokeBody = "invoke_body",
     /// Responses: `include: ["reasoning.encrypted_content"]`, so that reasoning can be given back.
     EncryptedReasoning = "encrypted_reasoning",
     /// Responses: the model is known to reason, also where nothing is said of it, so its reasoning is always asked for;

@@ -32,7 +32,7 @@ pub(in super::super) fn write(request: Request<'_>, target: &Target<'_>, o: &mut
     let mut messages = request.messages;
     let rest = messages.split_off(first);
     o.push(b'{');
-    options(&request.options, o);
+    options(&request.options, target.flags, o);
     let mut writer = Writer { open: None, flags, documents: HashSet::new(), o };
     let system: Vec<Part<'_>> = messages.into_iter().flat_map(|m| m.parts).filter(|p| !is_blank(p)).collect();
     if !system.is_empty() {
@@ -69,9 +69,11 @@ fn is_blank(part: &Part<'_>) -> bool {
     }
 }
 
-fn options(options: &Options<'_>, o: &mut Vec<u8>) {
+fn options(options: &Options<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
     let passed = |wanted: &str| options.passed.iter().find(|(name, _)| *name == wanted).map(|(_, raw)| *raw);
-    let sampling = [("temperature", passed("temperature")), ("topP", passed("top_p"))];
+    let inside = flags.has(Flag::InvokeBody);
+    let top_k = passed("top_k").filter(|_| inside);
+    let sampling = [("temperature", passed("temperature")), ("topP", passed("top_p")), ("topK", top_k)];
     if options.max_tokens.is_some() || !options.stop.is_empty() || sampling.iter().any(|(_, raw)| raw.is_some()) {
         out::raw(o, "inferenceConfig", b"{");
         for (name, raw) in [("maxTokens", options.max_tokens)].into_iter().chain(sampling) {
@@ -85,7 +87,7 @@ fn options(options: &Options<'_>, o: &mut Vec<u8>) {
         }
         o.push(b'}');
     }
-    additional(options, passed("anthropic_beta"), passed("top_k"), o);
+    additional(options, passed("anthropic_beta"), passed("top_k").filter(|_| !inside), o);
     let schema = match &options.format {
         Some(Format::Schema { name, description, schema, .. }) => Some((name, description, schema)),
         _ => None,
