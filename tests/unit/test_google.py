@@ -64,6 +64,13 @@ def test_claude_on_vertex_has_its_version_in_the_body_and_its_model_in_the_url()
     assert made.url == f"{where}/upstream-model:rawPredict"
     assert request.recipes[0].edits == {"/anthropic_version": "vertex-2023-10-16", "/model": REMOVE}
     assert dict(made.headers)["x-goog-user-project"] == "payer"
+    # What the model takes is told by its name; the version of the body stands nowhere else.
+    old = replace(runtime("vertex", "anthropic_messages", settings), model="claude-3-7-sonnet@20250219")
+    sent = FakeRequest(protocol="anthropic_messages", sent={"anthropic-version": "2026-10-21", "anthropic-beta": "b1"})
+    made = vertex.prepare_claude(old, sent)
+    assert {"thinking_budget", "no_adaptive_thinking", "no_system_messages"} <= set(sent.recipes[0].target_flags)
+    assert "anthropic-version" not in dict(made.headers)
+    assert dict(made.headers)["anthropic-beta"] == "b1"
     assert [one.protocol for one in vertex.DEFINITION.speaks("language_model")] == ["google_gemini"]
     assert [one.protocol for one in vertex.DEFINITION.speaks("language_model", "anthropic_messages")]
 

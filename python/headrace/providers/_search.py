@@ -22,7 +22,7 @@ __all__ = ["BRAVE", "EXA", "FIRECRAWL", "JINA", "SEARXNG", "SERPER", "TAVILY", "
 _GOOGLE_SPANS: Final = {"day": "qdr:d", "week": "qdr:w", "month": "qdr:m", "year": "qdr:y"}
 _BRAVE_SPANS: Final = {"day": "pd", "week": "pw", "month": "pm", "year": "py"}
 _BRAVE_MOST: Final = 20
-_EXA_TYPES: Final = frozenset({"auto", "neural", "keyword", "fast", "deep"})
+_EXA_TYPES: Final = frozenset({"auto", "fast", "instant", "lite", "neural", "deep-lite", "deep", "deep-reasoning"})
 
 
 def _sites(asked: SearchRequest) -> str:

@@ -5,12 +5,13 @@ The credential is an OAuth access token, or an API key of express mode.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from headrace.plugins import Capability, ProviderDefinition, bearer
 from headrace.providers._wires import language_model
+from headrace.providers.anthropic import flags_of as claude_flags
 from headrace.providers.google import flags_of, verb
 from headrace.requests import REMOVE
 
@@ -53,12 +54,25 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
 
 
 def prepare_claude(runtime: RuntimeMap, request: Request) -> PreparedRequest:
-    """Prepare a Messages request: the model stands in the URL, and the version in the body."""
+    """Prepare a Messages request: the model stands in the URL, and the version in the body.
+
+    A count of tokens has an address of its own, and its model in the body.
+    """
     settings: Settings = runtime.settings
-    method = ":streamRawPredict" if request.stream else ":rawPredict"
-    url = f"{_models(runtime, 'v1', 'anthropic')}/{quote(runtime.model, safe='@')}{method}"
-    edits = {"/anthropic_version": settings.anthropic_version, "/model": REMOVE}
-    return language_model(runtime, request, url=url, headers=_payer(settings), edits=edits)
+    models = _models(runtime, "v1", "anthropic")
+    edits: dict[str, Any] = {"/anthropic_version": settings.anthropic_version}
+    if request.operation == "count_tokens":
+        url = f"{models}/count-tokens:rawPredict"
+    else:
+        edits["/model"] = REMOVE
+        method = ":streamRawPredict" if request.stream else ":rawPredict"
+        url = f"{models}/{quote(runtime.model, safe='@')}{method}"
+    # No mark on the whole body, and no message of the system's inside the conversation, as on Anthropic's other hosts.
+    version = settings.anthropic_version.removeprefix("vertex-")
+    flags = (*claude_flags(runtime.model, version, cache=False), "no_system_messages")
+    prepared = language_model(runtime, request, url=url, headers=_payer(settings), edits=edits, flags=flags)
+    # The version is the body's; a header of a Messages client might say another.
+    return replace(prepared, headers=tuple(pair for pair in prepared.headers if pair[0] != "anthropic-version"))
 
 
 def _models(runtime: RuntimeMap, version: str, publisher: str) -> str:
