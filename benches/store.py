@@ -1,4 +1,4 @@
-"""What control costs with a store: decision and settlement of one request, with the ledger, states and limits on.
+"""What control costs with a store: decision and settlement of one request, with ledger, states, limits and metrics on.
 
 The gateway's own policy, with a key that has limits and a pool of three, on an event loop; requests come in bursts, as
 an edge hands them over. CPU of all threads is counted, SQLite's writer with them, and that of the same loop without
@@ -18,6 +18,7 @@ from typing import Any
 
 from benches.measure import Row
 from headrace.config import parse
+from headrace.figures import Figures
 from headrace.gateway import Gateway
 from headrace.node import Node
 from headrace.registry import Registry
@@ -157,7 +158,16 @@ async def _started(url: str) -> tuple[Node, Gateway]:
         CONFIG, name="bench.toml", folder=pathlib.Path(), environ=ENVIRON, checks=(registry.check, check_selectors)
     )
     node = Node(url, journals=None, clock=time.time)
-    gateway = Gateway(config, registry=registry, clock=time.time, random=lambda: 0.5, salt=b"s" * 16, books=node)
+    salt = b"s" * 16
+    gateway = Gateway(
+        config,
+        registry=registry,
+        clock=time.time,
+        random=lambda: 0.5,
+        salt=salt,
+        books=node,
+        figures=Figures(salt=salt),
+    )
     await node.start()
     await _one(gateway)
     await asyncio.sleep(0.1)

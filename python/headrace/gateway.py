@@ -388,8 +388,10 @@ class Gateway:
         if account is not None and self._books is not None:
             self._enter(self._books, account, running, settlement)
         if self._figures is not None:
+            key = None if account is None or account.key is None else account.key.id
             is_free = account is not None and account.is_free
-            self._figures.counts.settled(running, settlement, self._facts(running.runtime).prices, is_free=is_free)
+            prices = self._facts(running.runtime).prices
+            self._figures.counts.settled(running, settlement, prices, key=key, is_free=is_free)
 
     def _facts(self, runtime: RuntimeMap) -> ModelFacts:
         return self._tables.resolver.facts.of(runtime.kind, runtime.provider, runtime.model)

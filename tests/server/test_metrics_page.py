@@ -95,6 +95,9 @@ def test_a_good_answer_is_counted_with_its_tokens_its_cost_and_its_time(start):
     assert one(found, "headrace_decide_seconds_count") == 2
     assert one(found, "headrace_ledger_waiting") == one(found, "headrace_ledger_journal") == 0
     assert one(found, "headrace_store_away") == one(found, "headrace_store_errors_total") == 0
+    assert one(found, "headrace_open_connections") >= 1
+    assert one(found, "headrace_connections_total") >= 4
+    assert not [name for name, _ in found if name.startswith("headrace_key_")]
     assert 10e6 < one(found, "process_resident_memory_bytes") < 1e9
     assert one(found, "process_open_fds") > 5
     assert abs(one(found, "process_start_time_seconds") - time.time()) < 60
@@ -208,3 +211,28 @@ def test_a_stream_of_many_chunks_is_counted_once(start):
     assert (jobs["nexts"], jobs["settles"]) == (0, 1)
     assert pages < 500  # the request and the pages that were asked for
     assert one(found, "headrace_cost_unknown_total", provider="acme", model="other", missing="price") == 1
+
+
+def test_each_key_has_its_share_and_what_is_wrong_in_itself_is_counted_by_status(start):
+    watch = '[metrics]\nsecret = "env:WATCH"\n'
+    with upstream(GOOD) as far, start(row(far.url, 1) + PRICES + KEYS + watch) as gateway:
+        headers = {"authorization": "Bearer sk-team-a"}
+        for _ in range(2):
+            assert gateway.ask(CHAT, ASK, headers)[0] == 200
+        assert gateway.ask(CHAT, ASK)[0] == 401
+        assert gateway.ask(CHAT, [], headers)[0] == 400
+        assert gateway.ask("/v1/nothing", headers=headers)[0] == 404
+        assert gateway.ask("/v1/elsewhere", headers=headers)[0] == 404
+        watching = {"authorization": "Bearer sk-watch"}
+        until = time.monotonic() + 10
+        while one(found := figures(gateway, watching), "headrace_key_requests_total", key="a") != 2:
+            assert time.monotonic() < until, found
+    assert one(found, "headrace_key_tokens_total", key="a", kind="input") == 2
+    assert one(found, "headrace_key_cost_usd_total", key="a") == pytest.approx(2 * 18e-6)
+    refused = {
+        dict(labels)["status"]: count
+        for (name, labels), count in found.items()
+        if name == "headrace_edge_refused_total"
+    }
+    assert refused == {"400": 1, "404": 2}
+    assert one(found, "headrace_refused_total", client="openai_chat", code="invalid_api_key") == 1

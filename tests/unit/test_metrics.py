@@ -12,7 +12,7 @@ from test_gateway import ENVIRON, TEXT
 from headrace.figures import Figures
 from headrace.metrics import Family, Histogram, Metrics, content_type, page
 from headrace.requests import Plan, Settlement
-from headrace.server._figures import process_families
+from headrace.server._figures import edge_families, process_families
 from tests.conftest import ROOT
 
 PLAIN, OPEN = content_type(None), content_type("application/openmetrics-text")
@@ -116,13 +116,28 @@ def test_a_gateway_that_nobody_watches_counts_nothing_and_has_no_page():
     assert of.decide(FakeRequest(operation="metrics", model=None)).status == 404
 
 
+class Edge:
+    """Counts nothing."""
+
+    def connections(self):
+        return 0, 0
+
+    def refused(self):
+        return []
+
+    def counters(self):
+        return []
+
+
 def test_the_documents_list_is_what_there_is():
     text = (ROOT / "docs" / "METRICS.md").read_text(encoding="utf-8")
-    listed = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", text, re.MULTILINE))
+    listed = {}
+    for names, kind in re.findall(r"^\| (`[^|]*`) \| (counter|gauge|histogram) \|", text, re.MULTILINE):
+        listed.update(dict.fromkeys(re.findall(r"`(\w+)`", names), kind))
     figures, of = counting()
     answer = of.decide(FakeRequest(operation="metrics", model=None))
     assert answer.status == 200
-    families = [*figures.counts.families(), *process_families([("takes", 1)], 0.0)]
+    families = [*figures.counts.families(), *edge_families(Edge()), *process_families(0.0)]
     made = {one.name + ("_total" if one.kind == "counter" else ""): one.kind for one in families}
     assert made.items() <= listed.items()
     state = {name for name in listed if name not in made}

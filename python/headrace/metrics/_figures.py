@@ -76,12 +76,24 @@ class _Cell:
         self.unpriced = self.untold = 0
 
 
+class _Share:
+    """What one gateway key has used."""
+
+    __slots__ = ("cost", "given", "made", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.given = self.made = 0
+        self.cost = 0.0
+
+
 class Metrics:
     """What became of the requests of one gateway since its start."""
 
     def __init__(self) -> None:
         #: By the client's protocol, provider, model and capability. A model without a name here is in a cell of others.
         self._cells: dict[_Key, _Cell] = {}
+        #: By the key's id. Keys are the configuration's.
+        self._keys: dict[str, _Share] = {}
         self._failed: Counter[tuple[str, str, str, str]] = Counter()
         self._refused: Counter[tuple[str, str]] = Counter()
         self._attempts: Counter[tuple[str, str]] = Counter()
@@ -113,17 +125,20 @@ class Metrics:
             key = (client or "", OTHER)
         self._refused[key] += 1
 
-    def settled(self, way: Way, end: Settlement, prices: Prices | None, *, is_free: bool = False) -> None:
+    def settled(
+        self, way: Way, end: Settlement, prices: Prices | None, *, key: str | None = None, is_free: bool = False
+    ) -> None:
         """Take note of a request that came to its end.
 
         - `prices`: the model's, where they are known.
+        - `key`: the gateway key's id.
         - `is_free`: no provider takes money for it.
         """
         runtime, error = way.runtime, end.error
-        key = (way.client, runtime.provider, runtime.model, runtime.capability)
-        cell = self._cells.get(key) or self._cell(key)
+        of = (way.client, runtime.provider, runtime.model, runtime.capability)
+        cell = self._cells.get(of) or self._cell(of)
         if error is not None:
-            self._failed[key[0], key[3], key[1], error.kind] += 1
+            self._failed[of[0], of[3], of[1], error.kind] += 1
             self._attempted(way)
         else:
             cell.ok += 1
@@ -141,8 +156,15 @@ class Metrics:
         cell.received += end.bytes_received
         cell.to_client += end.bytes_to_client
         self._decide.observe(end.decide_s)
-        if not is_free and (error is None or end.events):
-            _charge(cell, end, prices)
+        cost = _charge(cell, end, prices) if not is_free and (error is None or end.events) else 0.0
+        if key is not None:
+            share = self._keys.get(key)
+            if share is None:
+                share = self._keys[key] = _Share()
+            share.requests += 1
+            share.given += end.input_tokens or 0
+            share.made += end.output_tokens or 0
+            share.cost += cost
 
     def _cell(self, key: _Key) -> _Cell:
         client, provider, model, capability = key
@@ -244,10 +266,33 @@ class Metrics:
                 "Answers that headrace_cost_usd leaves out: their model's price is not known, or their usage is not.",
                 _each(named, ("price", "usage"), "missing", lambda one: (one.unpriced, one.untold)),
             ),
+            Family(
+                "headrace_key_requests",
+                "counter",
+                "Requests of each gateway key that went to a provider and ended.",
+                [((("key", key),), share.requests) for key, share in self._keys.items()],
+            ),
+            Family(
+                "headrace_key_tokens",
+                "counter",
+                "Tokens of each gateway key, as providers told them.",
+                [
+                    ((("key", key), ("kind", kind)), value)
+                    for key, share in self._keys.items()
+                    for kind, value in (("input", share.given), ("output", share.made))
+                ],
+            ),
+            Family(
+                "headrace_key_cost_usd",
+                "counter",
+                "What answers for each gateway key cost, where it is known.",
+                [((("key", key),), share.cost) for key, share in self._keys.items()],
+            ),
         ]
 
 
-def _charge(cell: _Cell, end: Settlement, prices: Prices | None) -> None:
+def _charge(cell: _Cell, end: Settlement, prices: Prices | None) -> float:
+    """Count tokens and cost. Gives the cost; 0 where it is not known, which is counted, too."""
     given, made = end.input_tokens, end.output_tokens
     cached, written, thought = end.cached_input_tokens, end.cache_write_tokens, end.reasoning_tokens
     tokens = cell.tokens
@@ -263,12 +308,13 @@ def _charge(cell: _Cell, end: Settlement, prices: Prices | None) -> None:
         tokens[4] += thought
     if prices is None or prices.input is None or prices.output is None:
         cell.unpriced += 1
-        return
+        return 0.0
     cost = prices.cost(input_tokens=given, output_tokens=made, cached_input_tokens=cached, cache_write_tokens=written)
     if cost is None:
         cell.untold += 1
-    else:
-        cell.cost += cost
+        return 0.0
+    cell.cost += cost
+    return cost
 
 
 def _bytes(one: _Cell) -> Sequence[float]:

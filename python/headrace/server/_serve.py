@@ -24,7 +24,7 @@ from headrace.credentials.vault import vault_of
 from headrace.figures import Figures
 from headrace.gateway import Gateway
 from headrace.node import Node
-from headrace.server._figures import process_families
+from headrace.server._figures import edge_families, process_families
 from headrace.server._hands import Hands
 from headrace.server._listings import Refresher
 from headrace.store import default_path
@@ -92,7 +92,7 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
         )
         edge = GatewayRef.start(_edge_config(config))
         began = time.time()
-        figures.process = lambda: process_families(edge.counters(), began)
+        figures.process = lambda: [*edge_families(edge), *process_families(began)]
         asyncio.run(_Process(config, policy, edge, reloader, books, keeper).run())
     finally:
         if demo:

@@ -278,6 +278,7 @@ impl Connection {
             match read {
                 Ok(read) => read,
                 Err(error) => {
+                    self.worker.counts.refuse(error.status);
                     let reply = headrace_codec::encode::refusal(
                         format,
                         error.status,
@@ -331,6 +332,7 @@ impl Connection {
 
     async fn refuse(&mut self, refused: &Refused) -> Next {
         let manner = Manner { close: !refused.keep_alive, bodiless: refused.bodiless };
+        self.worker.counts.refuse(refused.problem.status);
         let id = self.worker.request_id();
         answer::stage_problem(Recipient::Socket(&mut self.client), manner, refused.format, &id, &refused.problem);
         self.done(refused.keep_alive).await

@@ -18,6 +18,7 @@ mod client;
 pub mod config;
 mod connection;
 mod conversation;
+mod counts;
 mod exchange;
 mod gemini;
 mod hedge;
@@ -38,6 +39,7 @@ mod terms;
 mod upstream;
 
 pub use config::{EdgeConfig, Pace};
+pub use counts::Counts;
 pub use listener::Edge;
 pub use mailbox::{Reply, deliver};
 pub use policy::Policy;

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::EdgeConfig;
 use crate::connection;
+use crate::counts::Counts;
 use crate::limits;
 use crate::mailbox::Desk;
 use crate::policy::Policy;
@@ -35,6 +36,7 @@ use crate::policy::Policy;
 pub struct Edge {
     address: SocketAddr,
     stop: watch::Sender<Option<Instant>>,
+    counts: Arc<Counts>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -50,16 +52,18 @@ impl Edge {
         }
         let (stop, stopped) = watch::channel(None);
         let config = Arc::new(config);
+        let counts = Arc::new(Counts::default());
         let (started, starts) = mpsc::channel();
         let mut handles = Vec::with_capacity(threads);
         for (i, listener) in listeners.into_iter().enumerate() {
             let (config, kernel, policy) = (Arc::clone(&config), kernel.clone(), Arc::clone(policy));
             let (stopped, started) = (stopped.clone(), started.clone());
+            let counts = Arc::clone(&counts);
             let thread = thread::Builder::new().name(format!("headrace-edge-{i}"));
-            handles.push(thread.spawn(move || run(listener, config, kernel, policy, stopped, &started))?);
+            handles.push(thread.spawn(move || run(listener, config, kernel, (policy, counts), stopped, &started))?);
         }
         drop(started);
-        let edge = Edge { address, stop, threads: Mutex::new(handles) };
+        let edge = Edge { address, stop, counts, threads: Mutex::new(handles) };
         for result in starts.iter().take(threads) {
             if let Err(error) = result {
                 edge.stop(Duration::ZERO);
@@ -73,6 +77,12 @@ impl Edge {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What the listener's threads have counted.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Stops listening at once and lets answers under way end within `grace`. A later call changes the grace.
@@ -114,6 +124,7 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<StdListener> {
 pub(crate) struct Worker {
     pub(crate) config: Arc<EdgeConfig>,
     pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) counts: Arc<Counts>,
     pub(crate) desk: Rc<Desk>,
     pub(crate) kernel: Client,
     /// Where reads land, and where events are encoded: one each per thread.
@@ -145,7 +156,7 @@ fn run(
     listener: StdListener,
     config: Arc<EdgeConfig>,
     kernel: ClientConfig,
-    policy: Arc<dyn Policy>,
+    (policy, counts): (Arc<dyn Policy>, Arc<Counts>),
     stopped: watch::Receiver<Option<Instant>>,
     started: &mpsc::Sender<io::Result<()>>,
 ) {
@@ -164,6 +175,7 @@ fn run(
             desk: Rc::new(Desk::new(Arc::clone(&policy))),
             config,
             policy,
+            counts,
             kernel: Client::new(kernel),
             scratch: RefCell::default(),
             encoded: RefCell::default(),
@@ -228,6 +240,7 @@ struct Counted(Rc<Worker>);
 impl Counted {
     fn new(worker: &Rc<Worker>) -> Counted {
         worker.connections.set(worker.connections.get() + 1);
+        worker.counts.accept();
         Counted(Rc::clone(worker))
     }
 }
@@ -235,6 +248,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.connections.set(self.0.connections.get() - 1);
+        self.0.counts.close();
         self.0.ended.notify_one();
     }
 }

@@ -110,6 +110,16 @@ impl GatewayRef {
         self.queue.counters()
     }
 
+    /// Connections that are open, and all that there have been.
+    fn connections(&self) -> (u64, u64) {
+        self.edge.counts().connections()
+    }
+
+    /// Requests that were refused before Python heard of them: status and number.
+    fn refused(&self) -> Vec<(u16, u64)> {
+        self.edge.counts().refused().collect()
+    }
+
     /// Stop listening at once, and let answers under way end within `grace` seconds. A later call changes the grace.
     fn stop(&self, grace: f64) -> PyResult<()> {
         let grace = Duration::try_from_secs_f64(grace).map_err(|e| PyValueError::new_err(e.to_string()))?;
