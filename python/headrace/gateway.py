@@ -548,7 +548,9 @@ class Gateway:
         client = request.protocol or target.wire.protocol
 
         def prepare(found: Target, runtime: RuntimeMap) -> Ready | Refusal:
-            alike = None if count or found.wire.alike is None else (client, found.wire.alike(runtime, request))
+            # What a library asks brings its body along; only the edge makes one for each request by a recipe.
+            kept = not count and request.protocol is not None
+            alike = (client, found.wire.alike(runtime, request)) if kept and found.wire.alike is not None else None
             ready: Ready | None = runtime.kept.get(alike)
             if ready is None:
                 try:

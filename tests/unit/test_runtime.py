@@ -169,6 +169,21 @@ def test_a_stream_that_another_thread_reads_is_not_closed_and_still_settles() ->
         assert gateway.running == 0
 
 
+def test_each_request_sends_its_own_words() -> None:
+    """What was prepared for one is not another's, however alike they are."""
+    with (
+        Upstream(Reply.stream(CHUNK, b"data: [DONE]\n\n")) as upstream,
+        SyncRuntime(
+            Config(providers=(Provider(id="acme", kind="openai_compatible", base_url=upstream.url),))
+        ) as runtime,
+    ):
+        for text in ("one", "two", "one"):
+            with runtime.stream(ModelRequest("acme/m", (Message.user(text),))) as stream:
+                stream.result()
+        said = [seen.json()["messages"][-1]["content"] for seen in upstream.facts().requests]
+    assert said == ["one", "two", "one"]
+
+
 def _child(runtime: SyncRuntime, pipe: int) -> None:
     try:
         runtime.stream(ask("text")).__enter__()
