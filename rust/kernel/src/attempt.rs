@@ -158,8 +158,11 @@ impl Attempt {
         };
         let now = self.client.clock.now();
         self.watch.asked(now);
-        if let Some(deadline) = self.watch.expired() {
-            return Poll::Ready(Err(self.fail(Cause::Deadline(deadline))));
+        if let Some(cause) = self.watch.expired() {
+            return Poll::Ready(Err(self.fail(cause)));
+        }
+        if self.watch.takes_ping(now) {
+            exchange.ping();
         }
         if !exchange.is_sent() && exchange.poll_send(cx) == Poll::Ready(true) {
             self.trace.complete(Step::Send);
@@ -221,8 +224,8 @@ impl Attempt {
 
     fn drive_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Cause>> {
         loop {
-            if let Some(deadline) = self.watch.expired() {
-                return Poll::Ready(Err(Cause::Deadline(deadline)));
+            if let Some(cause) = self.watch.expired() {
+                return Poll::Ready(Err(cause));
             }
             match &mut self.state {
                 State::Fresh => {
@@ -269,7 +272,15 @@ impl Attempt {
                         self.trace.complete(Step::Send);
                         self.trace.start(Step::Head);
                     }
+                    let now = self.client.clock.now();
+                    if self.watch.takes_ping(now) {
+                        exchange.ping();
+                    }
+                    let before = exchange.received();
                     let polled = exchange.poll_head(cx);
+                    if polled.is_pending() && exchange.received() > before {
+                        self.watch.stirred(now);
+                    }
                     if self.spec.url.websocket && self.phase == ErrorPhase::Request && exchange.is_sent() {
                         // A WebSocket sends between two steps of its head.
                         self.phase = ErrorPhase::Head;
@@ -332,9 +343,14 @@ impl Attempt {
     }
 
     fn wait<T>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
+        if let State::Exchange(exchange) = &self.state
+            && let Some(within) = exchange.within()
+        {
+            self.watch.talks(self.client.clock.now(), within);
+        }
         self.watch.wait(cx.waker());
         match self.watch.expired() {
-            Some(deadline) => Poll::Ready(Err(self.fail(Cause::Deadline(deadline)))),
+            Some(cause) => Poll::Ready(Err(self.fail(cause))),
             None => Poll::Pending,
         }
     }

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::attempt::Attempt;
-use crate::deadlines::Clock;
+use crate::deadlines::{Clock, Talk};
 use crate::limits;
 use crate::spec::AttemptSpec;
 use crate::transport::pool::{Pool, PoolLimits};
+use crate::transport::resting::Signs;
 use crate::transport::tls::TlsConfig;
 
 /// What a client is made of.
@@ -20,6 +21,13 @@ pub struct ClientConfig {
     pub idle_age: Duration,
     /// Granularity of deadlines; see [`limits::TICK`].
     pub tick: Duration,
+    /// Of each WebSocket; see [`limits::SESSION_IDLE`], [`limits::IDLE_SESSIONS`], [`limits::PING`], [`limits::PONG`],
+    /// [`limits::MESSAGE_SILENCE`].
+    pub session_idle: Duration,
+    pub idle_sessions: usize,
+    pub ping: Duration,
+    pub pong: Duration,
+    pub message_silence: Duration,
 }
 
 impl ClientConfig {
@@ -31,6 +39,11 @@ impl ClientConfig {
             idle_total: limits::IDLE_TOTAL,
             idle_age: limits::IDLE_AGE,
             tick: limits::TICK,
+            session_idle: limits::SESSION_IDLE,
+            idle_sessions: limits::IDLE_SESSIONS,
+            ping: limits::PING,
+            pong: limits::PONG,
+            message_silence: limits::MESSAGE_SILENCE,
         }
     }
 }
@@ -56,12 +69,20 @@ impl Inner {
 impl Client {
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
-        let clock = Clock::new(config.tick);
+        let mut clock = Clock::new(config.tick);
+        clock.talk = Talk {
+            silence: clock.ticks(config.message_silence),
+            ping: clock.ticks(config.ping),
+            pong: clock.ticks(config.pong),
+        };
         let pool = Pool::new(PoolLimits {
             per_endpoint: config.idle_per_endpoint,
             total: config.idle_total,
             age: clock.ticks(config.idle_age),
-            session: clock.ticks(limits::SESSION_LIFE),
+            sessions: config.idle_sessions,
+            session_age: clock.ticks(config.session_idle),
+            session_life: clock.ticks(limits::SESSION_LIFE),
+            signs: Signs { ping: clock.ticks(config.ping), pong: clock.ticks(config.pong) },
         });
         Self { inner: Arc::new(Inner { clock, tls: config.tls, pool: Mutex::new(pool) }) }
     }

@@ -4,6 +4,7 @@
 //!    store per read; one task per [`Client`](crate::Client) compares and wakes. It ends when nothing is left to watch.
 //! 2. A deadline never fires early, and at most two ticks late.
 //! 3. Silence counts only while the owner waits for bytes: a slow client is not the provider's silence.
+//! 4. An open WebSocket is pinged when it is silent, and given up when it gives no sign then, or stops within a message.
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::failure::Cause;
 use crate::spec::Deadlines;
 
 /// Which one passed.
@@ -39,9 +41,21 @@ impl fmt::Display for Deadline {
     }
 }
 
+/// How long a WebSocket may be silent, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Talk {
+    /// Within a message.
+    pub(crate) silence: u64,
+    /// Until it is pinged.
+    pub(crate) ping: u64,
+    /// After it was pinged.
+    pub(crate) pong: u64,
+}
+
 /// The tick's number, and who is watched.
 pub(crate) struct Clock {
     tick: Duration,
+    pub(crate) talk: Talk,
     now: AtomicU64,
     watched: Mutex<Watched>,
 }
@@ -54,7 +68,8 @@ struct Watched {
 
 impl Clock {
     pub(crate) fn new(tick: Duration) -> Self {
-        Self { tick, now: AtomicU64::new(1), watched: Mutex::default() }
+        let talk = Talk { silence: u64::MAX, ping: u64::MAX, pong: u64::MAX };
+        Self { tick, talk, now: AtomicU64::new(1), watched: Mutex::default() }
     }
 
     pub(crate) fn tick_length(&self) -> Duration {
@@ -88,6 +103,11 @@ impl Clock {
             last_byte: AtomicU64::new(now),
             last_content: AtomicU64::new(now),
             waiting: AtomicBool::new(true),
+            talk: self.talk,
+            talks: AtomicU64::new(0),
+            grew: AtomicU64::new(now),
+            pinged: AtomicU64::new(0),
+            ping_due: AtomicBool::new(false),
             expired: AtomicU8::new(0),
             waker: Mutex::new(None),
         });
@@ -131,7 +151,15 @@ pub(crate) struct Watch {
     last_content: AtomicU64,
     /// The owner waits for bytes.
     waiting: AtomicBool,
-    /// 0, or 1 + the place in [`DEADLINES`].
+    talk: Talk,
+    /// 0; [`TALKS`] for an open WebSocket between two messages, and more for each byte of a part of one.
+    talks: AtomicU64,
+    /// That part last grew.
+    grew: AtomicU64,
+    /// The tick at which it was pinged, 0 where it has given a sign since.
+    pinged: AtomicU64,
+    ping_due: AtomicBool,
+    /// 0, [`SILENT`], or 1 + the place in [`DEADLINES`].
     expired: AtomicU8,
     waker: Mutex<Option<Waker>>,
 }
@@ -141,6 +169,7 @@ impl Watch {
         self.phase_since.store(now, Relaxed);
         self.last_byte.store(now, Relaxed);
         self.last_content.store(now, Relaxed);
+        self.pinged.store(0, Relaxed);
         self.waiting.store(phase != Phase::Body, Relaxed);
         self.phase.store(phase as u8, Relaxed);
     }
@@ -152,6 +181,7 @@ impl Watch {
             if away > 0 {
                 self.last_content.store(self.last_content.load(Relaxed) + away, Relaxed);
                 self.last_byte.store(now, Relaxed);
+                self.grew.store(now, Relaxed);
             }
         }
     }
@@ -159,12 +189,32 @@ impl Watch {
     /// Bytes came and the owner has them.
     pub(crate) fn got_bytes(&self, now: u64) {
         self.last_byte.store(now, Relaxed);
+        self.pinged.store(0, Relaxed);
         self.waiting.store(false, Relaxed);
     }
 
     /// Bytes came that are not yet anything for the owner.
     pub(crate) fn stirred(&self, now: u64) {
         self.last_byte.store(now, Relaxed);
+        self.pinged.store(0, Relaxed);
+    }
+
+    /// A WebSocket is open. `within`: 0 between two messages, and more as one comes.
+    pub(crate) fn talks(&self, now: u64, within: u64) {
+        let talks = TALKS + within;
+        if self.talks.swap(talks, Relaxed) != talks {
+            self.grew.store(now, Relaxed);
+        }
+    }
+
+    /// Whether the peer is to be pinged now, which is said once.
+    pub(crate) fn takes_ping(&self, now: u64) -> bool {
+        let due = self.ping_due.load(Relaxed);
+        if due {
+            self.ping_due.store(false, Relaxed);
+            self.pinged.store(now, Relaxed);
+        }
+        due
     }
 
     pub(crate) fn got_content(&self, now: u64) {
@@ -180,9 +230,12 @@ impl Watch {
         }
     }
 
-    pub(crate) fn expired(&self) -> Option<Deadline> {
-        let place = self.expired.load(Relaxed);
-        (place > 0).then(|| DEADLINES[usize::from(place) - 1])
+    pub(crate) fn expired(&self) -> Option<Cause> {
+        match self.expired.load(Relaxed) {
+            0 => None,
+            SILENT => Some(Cause::Silent),
+            place => Some(Cause::Deadline(DEADLINES[usize::from(place) - 1])),
+        }
     }
 
     fn check(&self, now: u64) {
@@ -190,6 +243,12 @@ impl Watch {
         let passed = |deadline: Deadline, since: u64| now.saturating_sub(since) >= self.limits[deadline as usize];
         let phase_since = self.phase_since.load(Relaxed);
         let waiting = self.waiting.load(Relaxed);
+        let waits = waiting && (phase == Phase::Head as u8 || phase == Phase::Body as u8);
+        let talks = if waits { self.talks.load(Relaxed) } else { 0 };
+        let silence = now.saturating_sub(self.last_byte.load(Relaxed));
+        let pinged = self.pinged.load(Relaxed);
+        let lost = talks > TALKS && now.saturating_sub(self.grew.load(Relaxed)) >= self.talk.silence
+            || talks != 0 && pinged != 0 && now.saturating_sub(pinged) >= self.talk.pong;
         let expired = if phase == Phase::Over as u8 {
             None
         } else if passed(Deadline::Total, self.started) {
@@ -205,8 +264,12 @@ impl Watch {
         } else {
             None
         };
-        let Some(deadline) = expired else { return };
-        self.expired.store(deadline as u8 + 1, Relaxed);
+        match expired {
+            Some(deadline) => self.expired.store(deadline as u8 + 1, Relaxed),
+            None if lost => self.expired.store(SILENT, Relaxed),
+            None if talks != 0 && pinged == 0 && silence >= self.talk.ping => self.ping_due.store(true, Relaxed),
+            None => return,
+        }
         // The lock orders the store before the wake-up's poll.
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(waker) = waker {
@@ -214,3 +277,7 @@ impl Watch {
         }
     }
 }
+
+const TALKS: u64 = 1;
+/// A WebSocket without a sign of life.
+const SILENT: u8 = u8::MAX;

@@ -60,6 +60,8 @@ pub enum Cause {
     /// The body is coded in a way that is not read, or is not what it says.
     ContentCoding(&'static str),
     Deadline(Deadline),
+    /// A WebSocket stopped within a message, or gave no sign of life when it was pinged.
+    Silent,
 }
 
 impl Cause {
@@ -93,6 +95,7 @@ impl fmt::Display for Cause {
             Self::Upgrade => f.write_str("the switch to a WebSocket is not what was asked for"),
             Self::ContentCoding(e) => write!(f, "the answer's content coding failed: {e}"),
             Self::Deadline(which) => write!(f, "the {which} deadline passed"),
+            Self::Silent => f.write_str("the WebSocket gave no sign of life"),
         }
     }
 }
@@ -118,6 +121,6 @@ impl Failure {
     pub fn died_unanswered(&self) -> bool {
         self.reused_socket
             && self.bytes_received == 0
-            && matches!(self.cause, Cause::Closed | Cause::Read(_) | Cause::Write(_))
+            && matches!(self.cause, Cause::Closed | Cause::Read(_) | Cause::Write(_) | Cause::Silent)
     }
 }

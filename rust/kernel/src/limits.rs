@@ -57,6 +57,30 @@ pub const DIAL_ADDRESSES: usize = 8;
 /// minutes before has its time.
 pub const SESSION_LIFE: Duration = Duration::from_mins(55);
 
+/// How long an idle WebSocket is kept. Opening one costs more than opening a connection, and between two answers of an
+/// agent lies a tool's run; pings keep what is on the way from forgetting it. Beyond it it is closed.
+pub const SESSION_IDLE: Duration = Duration::from_mins(10);
+
+/// Idle connections that are a WebSocket, kept in all by one client (one worker thread). Each belongs to one credential and one set of headers,
+/// so that many may rest that nobody asks for again. Beyond it the one that has rested longest is closed.
+pub const IDLE_SESSIONS: usize = 128;
+
+/// Silence of a WebSocket's peer after which it is pinged: below what middle boxes allow an idle connection.
+pub const PING: Duration = Duration::from_secs(30);
+
+/// How long a ping may stay without any sign of the peer. Longer than vendors take to answer under load. Beyond it the
+/// connection is closed.
+pub const PONG: Duration = Duration::from_mins(1);
+
+/// Silence inside a message of a WebSocket: nothing is being thought there, only sent. Beyond it the attempt fails.
+pub const MESSAGE_SILENCE: Duration = Duration::from_secs(30);
+
+/// Reads of an idle WebSocket for each look at it. A few pings may have come; who says more has lost its way.
+pub const RESTING_READS: usize = 8;
+
+/// Bytes that an idle WebSocket's peer may leave lying: some pongs. Beyond it it is closed.
+pub const RESTING_OUT: usize = 4 << 10;
+
 /// Longest message over a WebSocket. An answer's last one repeats all of it, images too; as much as the codec takes of
 /// one event. Beyond it the attempt fails.
 pub const MESSAGE: usize = headrace_codec::limits::MAX_FRAME;

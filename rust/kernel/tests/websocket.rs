@@ -5,13 +5,14 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::{JoinHandle, spawn};
+use std::time::Duration;
 
 use headrace_codec::ErrorKind;
 use headrace_codec::event::ErrorPhase;
 use headrace_http1::RequestHead;
 use headrace_http1::websocket::{Message, Opcode, Reader, Role, close, write};
 use headrace_kernel::{AttemptSpec, Cause, Client, Failure, Scratch, websocket_accept};
-use support::{client, get, run};
+use support::{client, config, get, run};
 
 /// The server's side of one connection, after the switch.
 struct Peer {
@@ -45,6 +46,7 @@ impl Peer {
 /// Reads a request's head, and answers it with `answer` where it is given, else switches.
 fn accept(listener: &TcpListener, answer: Option<&str>) -> (Peer, String) {
     let (mut socket, _) = listener.accept().expect("a connection");
+    socket.set_nodelay(true).expect("it is open");
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -60,7 +62,9 @@ fn accept(listener: &TcpListener, answer: Option<&str>) -> (Peer, String) {
         "HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\nconnection: Upgrade\r\nsec-websocket-accept: {}\r\nx-request-id: r1\r\n\r\n",
         websocket_accept(key)
     );
-    socket.write_all(answer.unwrap_or(&switch).as_bytes()).expect("the client reads");
+    assert_eq!(parsed.headers.text("sec-websocket-extensions"), None);
+    let answer = answer.map_or(switch, |answer| answer.replace("KEY", &websocket_accept(key)));
+    socket.write_all(answer.as_bytes()).expect("the client reads");
     (Peer { socket, reader: Reader::new(Role::Server, 1 << 20), ahead: Vec::new() }, text)
 }
 
@@ -153,6 +157,8 @@ fn a_switch_to_something_else_is_no_switch() {
         for answer in [
             "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: wrong\r\n\r\n",
             "HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+            // Nobody offered it.
+            "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: KEY\r\nsec-websocket-extensions: permessage-deflate\r\n\r\n",
         ] {
             let (url, server) = serve(move |listener| drop(accept(listener, Some(answer))));
             let failure = talk(&client(), ask(&url, "{}"), None).await.expect_err("no switch");
@@ -209,6 +215,200 @@ fn what_comes_between_two_answers_makes_a_connection_unfit() {
         for _ in 0..2 {
             talk(&client, ask(&url, "{}"), Some("{}\n\n")).await.expect("an answer");
         }
+        server.join().expect("the script");
+    });
+}
+
+/// A client whose patience with a silent peer is short.
+fn impatient() -> Client {
+    let mut config = config();
+    config.ping = Duration::from_millis(20);
+    config.pong = Duration::from_millis(200);
+    config.message_silence = Duration::from_millis(100);
+    Client::new(config)
+}
+
+/// Waits until the client keeps no connection.
+async fn none_idle(client: &Client) {
+    while client.idle_connections() > 0 {
+        tokio::time::sleep(support::TICK).await;
+    }
+}
+
+#[test]
+fn an_idle_connection_answers_pings_pings_itself_and_is_left_when_its_peer_is_mute() {
+    run(async {
+        let (url, server) = serve(|listener| {
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            peer.say(Opcode::Text, b"{}");
+            for n in 0..3 {
+                assert_eq!(peer.next(), Message::Ping(vec![]), "it is asked for a sign");
+                peer.say(Opcode::Ping, b"and you?");
+                assert_eq!(peer.next(), Message::Pong, "{n}");
+                peer.say(Opcode::Pong, b"");
+            }
+            assert_eq!(peer.next(), Message::Ping(vec![]));
+            // No answer to this one.
+            let mut rest = Vec::new();
+            peer.socket.read_to_end(&mut rest).expect("it is closed");
+            assert!(rest.is_empty(), "{rest:?}");
+        });
+        let client = impatient();
+        talk(&client, ask(&url, "{}"), Some("{}\n\n")).await.expect("an answer");
+        assert_eq!(client.idle_connections(), 1);
+        none_idle(&client).await;
+        server.join().expect("the script");
+    });
+}
+
+#[test]
+fn an_idle_connection_is_used_again_after_pings_and_left_with_a_farewell_when_its_time_is_up() {
+    run(async {
+        let (url, server) = serve(|listener| {
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            peer.say(Opcode::Text, b"{}");
+            peer.say(Opcode::Ping, b"1");
+            assert_eq!(peer.next(), Message::Pong);
+            assert_eq!(peer.next(), Message::Text(b"again".into()));
+            peer.say(Opcode::Text, b"{}");
+            assert_eq!(peer.next(), Message::Close(Some(1000)));
+        });
+        let mut config = config();
+        config.session_idle = Duration::from_millis(300);
+        let client = Client::new(config);
+        talk(&client, ask(&url, "{}"), Some("{}\n\n")).await.expect("an answer");
+        // The ping may come with the answer, or later; the pool answers it.
+        tokio::time::sleep(support::TICK * 8).await;
+        talk(&client, ask(&url, "again"), Some("{}\n\n")).await.expect("an answer");
+        none_idle(&client).await;
+        server.join().expect("the script");
+    });
+}
+
+#[test]
+fn what_rests_longest_goes_when_too_many_rest() {
+    run(async {
+        let (url, server) = serve(|listener| {
+            let mut peers = Vec::new();
+            for _ in 0..3 {
+                let (mut peer, _) = accept(listener, None);
+                peer.next();
+                peer.say(Opcode::Text, b"{}");
+                peers.push(peer);
+            }
+            assert_eq!(peers[0].next(), Message::Close(Some(1000)));
+            // The others stay for as long as the client does.
+            peers[2].socket.read_to_end(&mut Vec::new()).expect("it is closed");
+        });
+        let mut config = config();
+        config.idle_sessions = 2;
+        let client = Client::new(config);
+        for n in 0..3 {
+            let spec = AttemptSpec { headers: vec![("n".into(), n.to_string())], ..ask(&url, "{}") };
+            talk(&client, spec, Some("{}\n\n")).await.expect("an answer");
+            // Age is told in ticks.
+            tokio::time::sleep(support::TICK * 3).await;
+        }
+        assert_eq!(client.idle_connections(), 2);
+        drop(client);
+        server.join().expect("the script");
+    });
+}
+
+#[test]
+fn a_peer_that_thinks_and_answers_pings_has_time_and_one_that_is_mute_has_not() {
+    run(async {
+        for mute in [false, true] {
+            for begun in [false, true] {
+                let (url, server) = serve(move |listener| {
+                    let (mut peer, _) = accept(listener, None);
+                    peer.next();
+                    if begun {
+                        peer.say(Opcode::Text, b"{}");
+                    }
+                    for _ in 0..3 {
+                        assert_eq!(peer.next(), Message::Ping(vec![]));
+                        peer.say(Opcode::Pong, b"");
+                    }
+                    if mute {
+                        let mut rest = Vec::new();
+                        peer.socket.read_to_end(&mut rest).expect("it is closed");
+                    } else {
+                        peer.say(Opcode::Text, b"{\"end\":true}");
+                    }
+                });
+                let client = impatient();
+                let said = talk(&client, ask(&url, "{}"), Some("true}\n\n")).await;
+                drop(client);
+                if mute {
+                    let failure = said.expect_err("it is mute");
+                    let (kind, phase) = if begun {
+                        (ErrorKind::StreamInterrupted, ErrorPhase::Streaming)
+                    } else {
+                        (ErrorKind::Transport, ErrorPhase::Head)
+                    };
+                    assert_eq!((failure.kind, failure.phase, failure.cause), (kind, phase, Cause::Silent));
+                } else {
+                    assert!(said.expect("an answer").1.ends_with("data: {\"end\":true}\n\n"));
+                }
+                server.join().expect("the script");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_message_that_stops_in_the_middle_is_a_failure_also_with_pongs_in_it() {
+    run(async {
+        for begun in [false, true] {
+            let (url, server) = serve(move |listener| {
+                let (mut peer, _) = accept(listener, None);
+                peer.next();
+                if begun {
+                    peer.say(Opcode::Text, b"{}");
+                }
+                // The first frame of a message, and of the second one a part.
+                peer.socket.write_all(b"\x01\x02{}").expect("the client reads");
+                loop {
+                    let mut out = Vec::new();
+                    write(&mut out, Opcode::Pong, b"", None);
+                    if peer.socket.write_all(&out).is_err() {
+                        return;
+                    }
+                    std::thread::sleep(support::TICK);
+                }
+            });
+            let failure = talk(&impatient(), ask(&url, "{}"), None).await.expect_err("it stops");
+            assert_eq!(failure.cause, Cause::Silent);
+            server.join().expect("the script");
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_ends_as_it_is_used_again_has_answered_nothing() {
+    run(async {
+        let (url, server) = serve(|listener| {
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            peer.say(Opcode::Text, b"{}");
+            peer.next();
+            let mut out = Vec::new();
+            close(&mut out, 1001, None);
+            peer.socket.write_all(&out).expect("the client reads");
+            // On a new one it is answered.
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            peer.say(Opcode::Text, b"{}");
+        });
+        let client = client();
+        talk(&client, ask(&url, "{}"), Some("{}\n\n")).await.expect("an answer");
+        let failure = talk(&client, ask(&url, "{}"), None).await.expect_err("it has ended");
+        assert!(failure.died_unanswered(), "{failure:?}");
+        assert_eq!((failure.reused_socket, failure.bytes_received), (true, 0));
+        talk(&client, ask(&url, "{}"), Some("{}\n\n")).await.expect("an answer");
         server.join().expect("the script");
     });
 }

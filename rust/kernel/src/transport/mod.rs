@@ -6,6 +6,7 @@ mod dial;
 pub(crate) mod http1;
 pub(crate) mod pool;
 pub mod proxy;
+pub(crate) mod resting;
 pub mod tls;
 pub mod websocket;
 
@@ -123,6 +124,21 @@ impl Carrier {
         match self {
             Self::Http(http) => http.is_sent(),
             Self::WebSocket(ws) => ws.is_sent(),
+        }
+    }
+
+    /// Of an open WebSocket: 0 between two messages, else 1 and the bytes of the one that has begun to come.
+    pub(crate) fn within(&self) -> Option<u64> {
+        match self {
+            Self::Http(_) => None,
+            Self::WebSocket(ws) => ws.within(),
+        }
+    }
+
+    /// Asks an open WebSocket's peer for a sign of life. Goes out with the next poll.
+    pub(crate) fn ping(&mut self) {
+        if let Self::WebSocket(ws) = self {
+            ws.ping();
         }
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct WsExchange {
     /// To be sent once it is open.
     message: Vec<u8>,
     opened: u64,
+    /// It was opened for another exchange.
+    reused: bool,
     sent: u64,
     received: u64,
 }
@@ -98,7 +100,7 @@ impl WsExchange {
             let key = STANDARD.encode(random::<16>());
             State::Http(Box::new(Exchange::upgrade(io, spec, &key)?), key)
         };
-        Ok(Self { state, message, opened: opened.unwrap_or(now), sent: 0, received: 0 })
+        Ok(Self { state, message, opened: opened.unwrap_or(now), reused: opened.is_some(), sent: 0, received: 0 })
     }
 
     pub(crate) fn sent(&self) -> u64 {
@@ -111,6 +113,17 @@ impl WsExchange {
 
     pub(crate) fn is_sent(&self) -> bool {
         matches!(&self.state, State::Open(session) if session.out.is_empty())
+    }
+
+    pub(crate) fn within(&self) -> Option<u64> {
+        let State::Open(session) = &self.state else { return None };
+        Some(if session.reader.is_idle() { 0 } else { 1 + session.reader.held() as u64 })
+    }
+
+    pub(crate) fn ping(&mut self) {
+        if let State::Open(session) = &mut self.state {
+            session.say(Opcode::Ping, b"");
+        }
     }
 
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
@@ -150,6 +163,10 @@ impl WsExchange {
                     while session.events.is_empty() {
                         let _ = session.poll_send(cx, &mut self.sent);
                         if session.over {
+                            if self.reused {
+                                // A farewell that came too late is nothing of an answer.
+                                self.received = 0;
+                            }
                             return Poll::Ready(Err(session.failed.take().unwrap_or(Cause::Closed)));
                         }
                         ready!(session.poll_read(cx, &mut self.received));
@@ -339,7 +356,7 @@ fn event(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'\n');
 }
 
-fn random<const N: usize>() -> [u8; N] {
+pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // It fails only where the system has no randomness at all. A mask need not be secret then: it keeps foreign
     // proxies from taking our bytes for theirs.
