@@ -85,6 +85,8 @@ _BY_KIND: Final[Mapping[str, Cause]] = {
 #: Without a status, the connection's own failures.
 _BROKEN: Final = frozenset({"timeout", "transport", "stream_interrupted"})
 _FORBIDDEN_STATUS: Final = 403
+#: A WebSocket has had its time, which the provider counts by its own clock: another one answers.
+_LIFE_OVER: Final = "websocket_connection_limit_reached"
 _REDIRECTS: Final = range(300, 400)
 
 
@@ -104,6 +106,8 @@ def cause_of(failure: Failure, *, dead_codes: Collection[str] = ()) -> Cause:
         # Without a status (an error within a stream) nothing shows that the key itself was refused.
         refused = error.status not in {None, _FORBIDDEN_STATUS} or error.code in dead_codes
         cause = Cause.UNAUTHORIZED if refused else Cause.FORBIDDEN
+    elif error.code == _LIFE_OVER and failure.reused_socket:
+        cause = Cause.STALE_CONNECTION
     elif kind in _BROKEN and error.status is None:
         if kind != "timeout" and failure.reused_socket and failure.bytes_received == 0:
             cause = Cause.STALE_CONNECTION

@@ -245,6 +245,9 @@ class Provider:
             if act == "hang up":
                 socket.socket.shutdown(2)
                 return
+            if act == "farewell":
+                socket.close(1001)
+                return
             for event in events(act) if isinstance(act, int) else [act]:
                 socket.send(event)
 
@@ -366,6 +369,41 @@ def test_a_connection_on_which_an_error_came_is_not_used_again(tmp_path):
     assert len(up.handshakes) == 2
 
 
+LIFE_OVER = {
+    "type": "error",
+    "status": 400,
+    "error": {"code": "websocket_connection_limit_reached", "message": "60 min"},
+}
+
+
+@pytest.mark.parametrize("end", ["farewell", "hang up", json.dumps(LIFE_OVER)])
+def test_a_websocket_whose_time_is_up_is_opened_anew_and_the_client_sees_nothing_of_it(tmp_path, end):
+    # Over HTTP nothing would answer.
+    with provider(1, end, 2, 3) as up, served(tmp_path, config(up.url, WEBSOCKET)) as gateway:
+        client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+        for number in (1, 2, 3):
+            with client.responses.stream(model="up/m", input="hi") as stream:
+                assert stream.get_final_response().output_text == f"answer {number}"
+    assert (len(up.handshakes), len(up.messages)) == (2, 4)
+
+
+@pytest.mark.filterwarnings("ignore:connect\\(\\) must be used:DeprecationWarning")
+def test_lanes_go_over_upstream_websockets_that_are_used_again(tmp_path):
+    with provider(1, 2, 3, 4) as up, served(tmp_path, config(up.url, WEBSOCKET)) as gateway:
+        client = openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+        with (
+            client.responses.connect(max_retries=0) as connection,
+            ResponsesWebSocketSession(connection, limits=LIMITS) as session,
+        ):
+            lanes = [session.lane("a"), session.lane("b")]
+            for _ in range(2):
+                for lane in lanes:
+                    lane.send({"type": "response.create", "model": "up/m", "input": "hi", "store": False})
+                    assert lane.get_final_response(timeout=20).status == "completed"
+    assert (len(up.handshakes), len(up.messages)) == (1, 4)
+    assert not any("stream_id" in message for message in up.messages)
+
+
 @pytest.mark.parametrize(
     ("frame", "status", "code", "param"),
     [
@@ -437,7 +475,8 @@ def test_pings_are_answered_also_during_an_answer(demo):
         first = json.loads(socket.recv(timeout=20))
         assert socket.ping().wait(10)
         assert first["type"] == "response.created"
-        assert rest(socket)[-1]["type"] == "response.completed"
+        # It goes on.
+        assert json.loads(socket.recv(timeout=20))["type"] not in {"response.completed", "error"}
 
 
 def test_how_a_connection_ends(tmp_path):

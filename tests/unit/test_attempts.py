@@ -93,6 +93,8 @@ class Run:
         return dict(self.step.headers)["authorization"]
 
 
+LIFE_OVER = "websocket_connection_limit_reached"
+
 # kind, facts of the failure, cause
 CAUSES = [
     ("rate_limit", {"status": 429}, Cause.RATE_LIMIT),
@@ -110,6 +112,8 @@ CAUSES = [
     ("transport", {"phase": "head", "reused": True}, Cause.STALE_CONNECTION),
     ("transport", {"phase": "head", "reused": True, "received": 1}, Cause.INTERRUPTED),
     ("stream_interrupted", {"phase": "head", "reused": True}, Cause.STALE_CONNECTION),
+    ("overloaded", {"status": 400, "code": LIFE_OVER, "reused": True, "received": 9}, Cause.STALE_CONNECTION),
+    ("overloaded", {"status": 400, "code": LIFE_OVER, "received": 9}, Cause.OVERLOADED),
     ("stream_interrupted", {"phase": "before_commit", "received": 9}, Cause.INTERRUPTED),
     ("timeout", {"phase": "head", "reused": True}, Cause.INTERRUPTED),
     ("auth", {"status": 401}, Cause.UNAUTHORIZED),
