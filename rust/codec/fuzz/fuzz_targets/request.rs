@@ -1,5 +1,5 @@
 //! Request bodies: no bytes panic; what is translated is JSON, the same every time, and can be looked at again; an edit
-//! changes what it names.
+//! changes what it names. Messages of a WebSocket: what is asked is a request, and its items are values.
 #![no_main]
 
 mod common;
@@ -7,11 +7,13 @@ mod common;
 use common::FAMILIES;
 use headrace_codec::event::Protocol;
 use headrace_codec::json::Scanner;
+use headrace_codec::request::session::{Frame, Session, asks, ended, response_id};
 use headrace_codec::request::{Edit, Source, TargetFlags, TranslateSpec, inspect, rewrite, translate};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((body, [source])) = common::split(input) else { return };
+    message(body);
     let source = match source % 6 {
         5 => Source::Headrace,
         n => Source::Protocol(FAMILIES[usize::from(n)]),
@@ -55,3 +57,18 @@ fuzz_target!(|input: &[u8]| {
     let twice = rewrite(&edited, Some("other"), &edits).expect("an edit can be made again").to_vec();
     assert_eq!(twice, edited, "and changes nothing then");
 });
+
+fn message(message: &[u8]) {
+    let asked = asks(message);
+    let mut session = Session::new(1 << 20);
+    session.answered(None, "resp_1".into(), b"{\"a\":1}", b"");
+    if let Some((id, output)) = ended(message) {
+        assert!(response_id(message).is_some());
+        session.answered(Some("lane"), id, b"", &output);
+    }
+    let Ok(Frame::Create { body, items } | Frame::WarmUp { body, items }) = session.frame(message) else { return };
+    // Whose it is was asked before, and may have been refused for its lane's name alone.
+    assert!(asked.is_ok() || asked.is_err_and(|error| error.code == "invalid_stream_id"));
+    Scanner::only(&body).expect("what is asked is JSON");
+    Scanner::only(&[b"[", &items[..], b"]"].concat()).expect("items are values");
+}
