@@ -362,7 +362,8 @@ class Gateway:
             running.succeeded(
                 now=now,
                 status=settlement.status,
-                headers=settlement.headers,
+                # They are read for a credential's limits, and making them costs more than the rest.
+                headers=settlement.headers if running.attempts.credential is not None else (),
                 sent=settlement.bytes_sent,
                 received=settlement.bytes_received,
             )
@@ -597,16 +598,17 @@ class Gateway:
         routed: bool = True,
     ) -> RouteAttempts:
         tables = self._tables
+        rules = tables.rules.get(target.profile or "", ()) if routed and tables.rules else ()
         return RouteAttempts(
             target,
             prepare,
             client=client,
             resolver=tables.resolver,
-            rules=tables.rules.get(target.profile or "", ()) if routed else (),
+            rules=rules,
             breakers=self._breakers,
             now=self._clock(),
             conversation=conversation,
-            has_images=(lambda: request.has_images) if request is not None else None,
+            has_images=(lambda: request.has_images) if request is not None and rules else None,
             may_take=self._affordable(key),
             owner=key.id if key is not None else "",
         )

@@ -195,7 +195,7 @@ class RouteAttempts:
                     if isinstance(first, Refusal):
                         return first
                     spec = first[0]
-                    if any(rule.hedge is not None for rule in self._rules):
+                    if self._rules and any(rule.hedge is not None for rule in self._rules):
                         spec = replace(spec, hedge=self._beside(prepare, now, random))
                     return Plan(token=token, spec=spec, client_protocol=self.client, relay=first[1])
                 kind = pool_kind(self.target.row.pool.members(self.target.model, now))
@@ -342,7 +342,7 @@ class RouteAttempts:
         return self.attempts.begin(ready[0], now=now), ready[1]
 
     def _left(self) -> bool:
-        return any(name not in self._tried for rule in self._rules for name in rule.to)
+        return bool(self._rules) and any(name not in self._tried for rule in self._rules for name in rule.to)
 
     def _candidates(self, kind: str) -> Iterator[str]:
         for rule in self._rules:
