@@ -8,13 +8,20 @@
 //!
 //! A deny-list must not be added, nor anything that identifies an account, routes a session or frames a body.
 
+use std::borrow::Cow;
+
 use crate::limits::{MAX_PASSED_HEADER_BYTES, MAX_PASSED_HEADERS};
 
 /// Whether a header of this name may pass. [`filter`] also heeds `connection`, values and bounds.
 #[must_use]
 pub fn passes(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    EXACT.contains(&name.as_str())
+    // Names mostly come in lower case.
+    let name = if name.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    };
+    EXACT.contains(&&*name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || name.contains("-ratelimit-")
         || (name.starts_with("x-codex-") && CODEX_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)))

@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+/// Room made for an answer's head at once: most are shorter, and growing costs a copy each time.
+pub const HEAD_ROOM: usize = 512;
+
 /// Largest request body, in bytes: what the largest provider takes (32 MiB). Beyond it: 413.
 pub const BODY_LIMIT: usize = 32 << 20;
 

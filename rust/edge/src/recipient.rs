@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::client::{ClientSocket, Framing, Gone};
 use crate::lane::ClientLane;
+use crate::limits;
 
 #[derive(Debug)]
 pub(crate) enum Recipient<'a> {
@@ -87,7 +88,10 @@ impl Recipient<'_> {
     /// Lets `f` append the head of an answer. A lane's answers have none.
     pub(crate) fn stage_head<R>(&mut self, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         match self {
-            Recipient::Socket(socket) => socket.stage(f),
+            Recipient::Socket(socket) => socket.stage(|out| {
+                out.reserve(limits::HEAD_ROOM);
+                f(out)
+            }),
             Recipient::Lane(_) => f(&mut Vec::new()),
         }
     }

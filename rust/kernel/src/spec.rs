@@ -2,7 +2,7 @@
 //!
 //! No value of a header and no byte of a body is ever shown by `Debug`.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,13 +117,10 @@ impl Url {
     /// Take apart `http`, `https`, `ws` or `wss` URLs of ASCII (names in their A-label form, paths percent-encoded).
     pub fn parse(url: &str) -> Result<Self, SpecError> {
         let (scheme, rest) = url.split_once("://").ok_or(SpecError::Scheme)?;
-        let (tls, websocket) = match scheme.to_ascii_lowercase().as_str() {
-            "http" => (false, false),
-            "https" => (true, false),
-            "ws" => (false, true),
-            "wss" => (true, true),
-            _ => return Err(SpecError::Scheme),
-        };
+        let (tls, websocket) = SCHEMES
+            .iter()
+            .find_map(|(name, means)| scheme.eq_ignore_ascii_case(name).then_some(*means))
+            .ok_or(SpecError::Scheme)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, tail) = rest.split_at(end);
         if authority.contains('@') {
@@ -143,11 +140,21 @@ impl Url {
             return Err(SpecError::Target);
         }
         let host = host.to_ascii_lowercase();
-        let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let authority = if port == default { shown } else { format!("{shown}:{port}") };
+        // Room for brackets and a port: this runs for every attempt.
+        let mut authority = String::with_capacity(host.len() + 8);
+        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+        authority.extend([open, &host, close]);
+        if port != default {
+            // A String takes whatever is written to it.
+            let _ = write!(authority, ":{port}");
+        }
         Ok(Self { endpoint: Endpoint { tls, host, port, session: None, proxy: None }, authority, target, websocket })
     }
 }
+
+/// Whether each means TLS, and a WebSocket.
+const SCHEMES: [(&str, (bool, bool)); 4] =
+    [("http", (false, false)), ("https", (true, false)), ("ws", (false, true)), ("wss", (true, true))];
 
 pub(crate) fn split_authority(authority: &str) -> Result<(&str, Option<&str>), SpecError> {
     if let Some(rest) = authority.strip_prefix('[') {

@@ -16,17 +16,21 @@ pub enum Kind {
 /// What the header says.
 #[must_use]
 pub fn of_content_type(content_type: Option<&str>) -> Option<Kind> {
-    let media = content_type?.split(';').next()?.trim().to_ascii_lowercase();
-    match media.as_str() {
-        "text/event-stream" => Some(Kind::Sse),
-        "application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/x-jsonlines" => {
-            Some(Kind::Ndjson)
-        }
-        "application/vnd.amazon.eventstream" => Some(Kind::EventStream),
-        _ if media == "application/json" || media.ends_with("+json") => Some(Kind::Json),
-        _ => None,
+    let media = content_type?.split(';').next()?.trim();
+    let is = |known: &str| media.eq_ignore_ascii_case(known);
+    let suffix = media.len().checked_sub(5).and_then(|at| media.get(at..));
+    if is("text/event-stream") {
+        Some(Kind::Sse)
+    } else if is("application/json") || suffix.is_some_and(|end| end.eq_ignore_ascii_case("+json")) {
+        Some(Kind::Json)
+    } else if LINES.iter().any(|known| is(known)) {
+        Some(Kind::Ndjson)
+    } else {
+        is("application/vnd.amazon.eventstream").then_some(Kind::EventStream)
     }
 }
+
+const LINES: [&str; 4] = ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
 /// What the first bytes say, given what the header says. `None` while only white space or part of a mark has come.
 #[must_use]

@@ -159,10 +159,16 @@ fn rewritten<'a>(
     model: Option<&str>,
     edits: &[Edit],
 ) -> Result<Slices<'a>, RequestError> {
+    // Of a body that was not inspected nothing is known.
+    let layout = layout.filter(|l| l.open > 0 && l.members.last().is_none_or(|m| m.end <= body.len()));
     let mut root = Node::default();
     if let Some(model) = model {
         let mut value = Vec::with_capacity(model.len() + 2);
         push_json_str(model, &mut value);
+        // Mostly the client's name is the provider's, and nothing is to be changed.
+        if edits.is_empty() && layout.is_some_and(|l| l.says(body, b"\"model\"", &value)) {
+            return Ok(Slices::whole(body));
+        }
         root.add(&["model".to_owned()], Some(&value))?;
     }
     for edit in edits {
@@ -176,8 +182,7 @@ fn rewritten<'a>(
         return Err(RequestError::expected(String::new(), "an object"));
     }
     let mut walk = Walk { body, scanner, patches: Vec::new(), path: String::new() };
-    // Of a body that was not inspected nothing is known.
-    if let Some(layout) = layout.filter(|l| l.open > 0 && l.members.last().is_none_or(|m| m.end <= body.len())) {
+    if let Some(layout) = layout {
         walk.known(&root, layout)?;
         return Ok(Slices::apply(body, walk.patches));
     }
@@ -223,6 +228,14 @@ pub struct Layout {
     /// Behind the opening brace.
     pub(super) open: usize,
     pub(super) members: Vec<Member>,
+}
+
+impl Layout {
+    /// Whether the body says just this of a key, spelled in these very bytes.
+    fn says(&self, body: &[u8], key: &[u8], value: &[u8]) -> bool {
+        let found = self.members.iter().find(|m| body[m.key..m.end].starts_with(key));
+        found.is_some_and(|m| body[m.value..m.end].trim_ascii() == value)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -525,6 +538,24 @@ mod tests {
         assert_eq!(slices.len(), slices.to_vec().len());
         assert_eq!(rewrite(b"{}", Some("m"), &[]).unwrap().to_vec(), br#"{"model":"m"}"#);
         assert_eq!(rewrite(b"not json", None, &[]).unwrap().to_vec(), b"not json");
+    }
+
+    #[test]
+    fn a_body_that_names_the_model_already_is_not_taken_apart() {
+        let named = |body: &str, model: &str| {
+            let facts = crate::request::inspect(body.as_bytes(), Protocol::OpenaiChat).unwrap();
+            let slices = rewritten(body.as_bytes(), Some(&facts.layout), Some(model), &[]).unwrap();
+            (slices.iter().count(), String::from_utf8(slices.to_vec()).unwrap())
+        };
+        for body in [r#"{"model":"m","n":1}"#, "{ \"n\":1, \"model\" :\n\"m\" \n}"] {
+            assert_eq!(named(body, "m"), (1, body.to_owned()));
+            assert_eq!(named(body, "n"), (3, body.replace("\"m\"", "\"n\"")));
+        }
+        // Spelled otherwise it is written anew, and a key that only begins so is another.
+        assert_eq!(named(r#"{"mod\u0065l":"m"}"#, "m").1, r#"{"mod\u0065l":"m"}"#);
+        assert_eq!(named(r#"{"model":"\u006d"}"#, "m"), (3, r#"{"model":"m"}"#.to_owned()));
+        assert_eq!(named(r#"{"model2":"m"}"#, "m").1, r#"{"model2":"m","model":"m"}"#);
+        assert_eq!(named(r#"{"model":null}"#, "m").1, r#"{"model":"m"}"#);
     }
 
     #[test]

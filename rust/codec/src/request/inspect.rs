@@ -7,6 +7,8 @@
 //!
 //! Facts that policy does not act on must not be added.
 
+use std::fmt::Write as _;
+
 use super::edit::{Layout, Member, same, trailing};
 use super::error::{RequestError, Res, shown};
 use crate::event::Protocol;
@@ -53,6 +55,7 @@ pub fn inspect(body: &[u8], protocol: Protocol) -> Result<Facts, RequestError> {
     let mut items = look.s.object()?;
     look.facts.layout.open = look.s.pos();
     let mut keys: Vec<Literal<'_>> = Vec::with_capacity(24);
+    look.facts.layout.members.reserve(8);
     while let Some(key) = look.s.key(&mut items)? {
         if keys.iter().any(|k| same(*k, key)) {
             return Err(RequestError::duplicate(shown(&key.decode())));
@@ -72,6 +75,9 @@ pub fn inspect(body: &[u8], protocol: Protocol) -> Result<Facts, RequestError> {
     }
     Ok(look.facts)
 }
+
+/// Bytes of most pointers into messages.
+const POINTER_ROOM: usize = 48;
 
 struct Look<'a> {
     s: Scanner<'a>,
@@ -323,7 +329,9 @@ impl Look<'_> {
                 return Err(RequestError::expected(name.to_owned(), wanted));
             }
         }
-        self.pointer = format!("/{name}");
+        self.pointer.clear();
+        self.pointer.reserve(POINTER_ROOM);
+        self.pointer.extend(["/", name]);
         let mut items = self.s.array()?;
         while self.s.item(&mut items)? {
             if self.s.kind()? != Kind::Object {
@@ -338,8 +346,8 @@ impl Look<'_> {
 
     fn indexed(&mut self, n: usize, depth: usize) -> Res<()> {
         let before = self.pointer.len();
-        self.pointer.push('/');
-        self.pointer.push_str(&n.to_string());
+        // A String takes whatever is written to it.
+        let _ = write!(self.pointer, "/{n}");
         self.content(depth)?;
         self.pointer.truncate(before);
         Ok(())
