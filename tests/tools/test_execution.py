@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.tools.execution import Command, Limits, allowed_environment
+from headrace.tools.pids import ProcessGroup, beside_us
 from headrace.tools.sandbox import Found, SandboxExecutor, probe
 
 FAST = Limits(wall_s=10, grace_s=0.3)
@@ -133,6 +134,62 @@ def test_all_processes_together_are_watched(executor):
     )
     # Tiers A and B may meet the kernel's own limit first, on a user that it counts.
     assert (done.end == "resource_limit" and "5 processes" in done.reason) or not done.ok
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT ROOT: the kernel holds everybody else by the user's own count")
+def test_root_is_held_to_a_number_of_processes_by_the_kernel(executor, tmp_path):
+    """Forty that are wanted at once are not there at once: also between two looks at the tree."""
+    if executor.tier == "C":
+        pytest.skip("tier C holds nobody")
+    if (probe := ProcessGroup.make(beside_us(), 20)) is None:
+        pytest.skip("NO CONTROL GROUP: none with a limit of processes can be made here")
+    probe.remove()
+    before = groups()
+    started = tmp_path / "started"
+    started.mkdir()
+    script = f"""for i in $(seq 40); do (echo > {started}/$i; exec sleep 30) & done; wait"""
+    done, output = run(executor, script, limits=Limits(wall_s=20, processes=20, grace_s=0.2), writable=(str(started),))
+    assert 5 <= len(list(started.iterdir())) <= 20
+    assert not done.ok or b"fork" in output, output
+    assert groups() == before
+    done, output = run(
+        executor, "for i in $(seq 10); do sleep 0.05 & done; wait; echo all", limits=Limits(processes=20)
+    )
+    assert (done.ok, output) == (True, b"all\n")
+
+
+def test_a_control_group_that_cannot_be_entered_is_done_without(executor, tmp_path):
+    """A folder that is none takes the limit, as a file, and no process."""
+    none = tmp_path / "cgroups"
+    none.mkdir()
+    again = SandboxExecutor(executor.tier, found=FOUND, groups=(none,))
+    for _ in range(2):
+        done, output = run(again, "echo ran")
+        assert (done.ok, output) == (True, b"ran\n")
+    # It was tried once.
+    assert len(list(none.iterdir())) == 1
+
+
+def groups():
+    """The control groups that were made here and are there still."""
+    return sorted(one for parent in beside_us() for one in parent.glob("headrace-*"))
+
+
+def test_where_a_control_group_can_be_made(tmp_path):
+    first = "9:name=systemd:/a\n8:cpu,pids:/a/b\n0::/\n"
+    assert beside_us(root=tmp_path, listed=first) == (tmp_path / "pids/a/b", tmp_path / "pids")
+    for folder, controllers in (("", "cpu pids"), ("user", "cpu"), ("user/0", "memory pids"), ("user/0/own", "")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "cgroup.subtree_control").write_text(controllers + "\n")
+    assert beside_us(root=tmp_path, listed="0::/user/0/own\n") == (tmp_path / "user/0", tmp_path)
+    assert beside_us(root=tmp_path, listed="0::/user/0\n") == (tmp_path,)
+    assert beside_us(root=tmp_path, listed="0::/\n") == (tmp_path,)
+    assert beside_us(root=tmp_path / "nowhere", listed="0::/x\n") == ()
+    assert ProcessGroup.make((tmp_path / "nowhere",), 5) is None
+    # What is no control group takes the limit as a file, and a folder with a file in it stays.
+    made = ProcessGroup.make((tmp_path / "nowhere", tmp_path), 5)
+    assert made is not None
+    assert made.refused() == 0
 
 
 def test_time_is_limited_even_if_the_request_to_end_is_ignored(executor):

@@ -6,6 +6,7 @@
 3. In tiers A and B the file system holds what programs need, what the command was granted, and a temporary folder of
    its own, which is its `HOME` and `TMPDIR` too and goes away with it.
 4. What the kernel's limits cannot see is watched from here: memory and processes of the whole tree, time, output.
+   Root's processes, which no limit of the kernel's counts, are held by a control group where one can be made.
 
 Never here: what a tool does with the output, who may run what.
 """
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace._bridge import SandboxedRef, sandbox_probe
 from headrace.tools.execution import TIERS, Command, End, Execution, Sink, Tier
+from headrace.tools.pids import ProcessGroup, beside_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +36,8 @@ __all__ = ["Found", "SandboxExecutor", "probe"]
 
 READ: Final = 64 * 1024
 """A pipe's usual size."""
+BUBBLEWRAP: Final = 2
+"""Processes of its own that bubblewrap has beside the command."""
 DRAIN_S: Final = 1.0
 WATCH_S: Final = 0.2
 """How often the whole tree is looked at: what grows faster meets the kernel's limit on each process."""
@@ -80,17 +84,24 @@ class SandboxExecutor:
 
     - `tier`: `A`, `B` or `C`; None for the strongest that this machine can give.
     - `found`: what `probe` found; None asks it now.
+    - `groups`: folders in which a control group may be made; None finds them, for root.
 
     Raises `ValueError`: the machine cannot give the tier; it says why.
     """
 
-    __slots__ = ("_found", "_tier")
+    __slots__ = ("_found", "_groups", "_tier")
 
-    def __init__(self, tier: Tier | None = None, *, found: Found | None = None) -> None:
+    def __init__(
+        self, tier: Tier | None = None, *, found: Found | None = None, groups: tuple[Path, ...] | None = None
+    ) -> None:
         self._found = probe() if found is None else found
         self._tier: Tier = self._found.best if tier is None else tier
         if self._tier in self._found.missing:
             raise ValueError(f"tier {self._tier} is not to be had on this machine: {self._found.missing[self._tier]}")
+        if groups is None:
+            # Others are held by the kernel's own count of a user's processes.
+            groups = beside_us() if os.geteuid() == 0 and self._tier != "C" else ()
+        self._groups = groups
 
     @property
     def name(self) -> str:
@@ -120,23 +131,40 @@ class SandboxExecutor:
         if TIERS.index(command.tier) < TIERS.index(self._tier):
             return self._not_run("refused", f"tier {command.tier} was asked for, and this executor holds {self._tier}")
         private = await asyncio.to_thread(tempfile.mkdtemp, prefix="headrace-")
+        group = None
         try:
             try:
-                running = SandboxedRef(self._spec(command, private))
+                running, group = self._started(command, private)
             except (OSError, ValueError) as error:
                 return self._not_run("failed", str(error))
-            run = _Run(running, command, sink)
+            run = _Run(running, command, sink, group)
             try:
                 return await run.to_the_end(self._tier, self.name)
             finally:
                 run.close()
         finally:
+            if group is not None:
+                group.remove()
             shutil.rmtree(private, ignore_errors=True)
+
+    def _started(self, command: Command, private: str) -> tuple[SandboxedRef, ProcessGroup | None]:
+        most = command.limits.processes + (BUBBLEWRAP if self._tier == "A" else 0)
+        group = ProcessGroup.make(self._groups, most) if self._groups else None
+        if group is not None:
+            try:
+                return SandboxedRef(self._spec(command, private, group)), group
+            except BaseException as error:
+                group.remove()
+                if not isinstance(error, OSError) or "control group" not in str(error):
+                    raise
+                # It can be made and not be entered: then the command is watched, as where none can be made.
+                self._groups = ()
+        return SandboxedRef(self._spec(command, private, None)), None
 
     def _not_run(self, end: End, reason: str) -> Execution:
         return Execution(end=end, tier=self._tier, executor=self.name, reason=reason)
 
-    def _spec(self, command: Command, private: str) -> dict[str, Any]:
+    def _spec(self, command: Command, private: str, group: ProcessGroup | None) -> dict[str, Any]:
         limits = command.limits
         environment = {**command.env, "TMPDIR": private}
         if self._tier != "C":
@@ -155,6 +183,7 @@ class SandboxExecutor:
             "file_bytes": limits.file_bytes,
             "processes": None if self._tier == "C" else limits.processes,
             "open_files": None,
+            "group": None if group is None else group.entry,
         }
 
 
@@ -178,6 +207,7 @@ class _Run:
         "_command",
         "_done",
         "_eof",
+        "_group",
         "_loop",
         "_over",
         "_peak",
@@ -187,10 +217,11 @@ class _Run:
         "_written",
     )
 
-    def __init__(self, running: SandboxedRef, command: Command, sink: Sink) -> None:
+    def __init__(self, running: SandboxedRef, command: Command, sink: Sink, group: ProcessGroup | None) -> None:
         self._began = time.monotonic()
         self._running = running
         self._command = command
+        self._group = group
         self._sink = sink
         self._written = 0
         self._peak = 0
@@ -230,7 +261,7 @@ class _Run:
             self._peak = max(self._peak, resident)
             if resident > limits.memory_bytes:
                 return "resource_limit", f"it held more than {limits.memory_bytes} bytes of memory"
-            if processes > limits.processes:
+            if processes > limits.processes or (self._group is not None and self._group.refused()):
                 return "resource_limit", f"it had more than {limits.processes} processes"
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._done.wait(), min(WATCH_S, left))

@@ -29,6 +29,7 @@ struct SpecIn {
     file_bytes: Option<u64>,
     processes: Option<u64>,
     open_files: Option<u64>,
+    group: Option<PathBuf>,
 }
 
 impl SpecIn {
@@ -56,6 +57,7 @@ impl SpecIn {
                 processes: self.processes,
                 open_files: self.open_files,
             },
+            group: self.group,
         })
     }
 }

@@ -47,6 +47,7 @@ fn try_tier(tier: Tier) -> Result<(), String> {
         merged: true,
         input: false,
         limits: Limits::default(),
+        group: None,
     };
     let mut running = spawn(&spec).map_err(|error| error.to_string())?;
     let mut said = String::new();

@@ -174,6 +174,8 @@ pub fn spawn(spec: &Spec) -> Result<Running, SpawnError> {
     let ruleset = if spec.tier == Tier::B { Some(landlock_of(spec)?) } else { None };
     let programs = if spec.tier == Tier::C { None } else { Some(seccomp::programs(spec.network)?) };
 
+    let group = spec.group.as_ref().map(|path| std::fs::File::options().write(true).open(path)).transpose();
+    let group = group.map_err(|error| SpawnError::Step("opening the control group", error))?;
     let input = if spec.input { Some(pipe()?) } else { None };
     let null = std::fs::File::open("/dev/null").map_err(|error| SpawnError::Step("opening /dev/null", error))?;
     let error = if spec.merged { None } else { Some(pipe()?) };
@@ -203,6 +205,7 @@ pub fn spawn(spec: &Spec) -> Result<Running, SpawnError> {
         filters: if spec.tier == Tier::B { programs.into_iter().flatten().collect() } else { Vec::new() },
         no_new_privileges: spec.tier != Tier::C,
         bubblewrap: spec.tier == Tier::A,
+        group: group.as_ref().map(AsRawFd::as_raw_fd),
         descriptors,
         report: report.write.as_raw_fd(),
         control: control.read.as_raw_fd(),

@@ -26,7 +26,8 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
     /// Bytes of one file that it writes.
     pub file_bytes: Option<u64>,
-    /// Processes and threads beside those that this user has already. The kernel does not hold root to it.
+    /// Processes and threads beside those that this user has already. The kernel does not hold root to it: for root it
+    /// takes a control group ([`Spec::group`]).
     pub processes: Option<u64>,
     /// Open descriptors of one process.
     pub open_files: Option<u64>,
@@ -55,6 +56,8 @@ pub struct Spec {
     /// Give it a pipe on standard input; else it reads nothing.
     pub input: bool,
     pub limits: Limits,
+    /// The `cgroup.procs` of a control group that the command enters before it is executed, with all that it starts.
+    pub group: Option<PathBuf>,
 }
 
 /// A spec that says something impossible.

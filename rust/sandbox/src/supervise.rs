@@ -26,6 +26,8 @@ pub(crate) struct Prepared {
     pub(crate) filters: Vec<BpfProgram>,
     pub(crate) no_new_privileges: bool,
     pub(crate) bubblewrap: bool,
+    /// Where a process enters the command's control group by writing `0`.
+    pub(crate) group: Option<RawFd>,
     /// Standard input, output and error of the command, then what bubblewrap reads: become 0, 1, 2, 3, …
     pub(crate) descriptors: Vec<RawFd>,
     pub(crate) report: RawFd,
@@ -45,10 +47,11 @@ pub(crate) enum Step {
     Landlock,
     Seccomp,
     Exec,
+    Group,
 }
 
 impl Step {
-    pub(crate) const ALL: [(Step, &'static str); 9] = [
+    pub(crate) const ALL: [(Step, &'static str); 10] = [
         (Step::Fork, "starting a process"),
         (Step::Pipe, "making a pipe"),
         (Step::Descriptors, "handing over descriptors"),
@@ -58,6 +61,7 @@ impl Step {
         (Step::Landlock, "entering Landlock"),
         (Step::Seccomp, "installing the seccomp filter"),
         (Step::Exec, "executing the program"),
+        (Step::Group, "entering the control group"),
     ];
 }
 
@@ -293,6 +297,11 @@ fn become_it(prepared: &Prepared, placed: &mut Placed) -> Step {
         libc::setpgid(0, 0);
         // If the supervisor is killed, so is the command.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        if let Some(group) = prepared.group
+            && libc::write(group, c"0".as_ptr().cast(), 1) != 1
+        {
+            return Step::Group;
+        }
         if !hand_over(prepared, placed) {
             return Step::Descriptors;
         }

@@ -126,6 +126,22 @@ fn a_pipe_feeds_it() {
 }
 
 #[test]
+fn a_control_group_that_cannot_be_entered_is_an_error_and_nothing_runs() {
+    for tier in every() {
+        let workspace = Workspace::new(&format!("group-{tier:?}"));
+        for (group, step) in
+            [("/nowhere/cgroup.procs", "opening the control group"), ("/dev/full", "entering the control group")]
+        {
+            let mut spec = spec(tier, &workspace.work(), "echo x > made");
+            spec.group = Some(group.into());
+            let said = spawn(&spec).expect_err("it is not entered").to_string();
+            assert!(said.starts_with(step), "{tier:?}: {said}");
+            assert!(!workspace.work().join("made").exists(), "{tier:?}");
+        }
+    }
+}
+
+#[test]
 fn again_as_nobody() {
     support::again_as_nobody();
 }

@@ -81,6 +81,7 @@ pub fn spec(tier: Tier, workspace: &Path, script: &str) -> Spec {
         merged: false,
         input: false,
         limits: Limits::default(),
+        group: None,
     }
 }
 
