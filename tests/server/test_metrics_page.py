@@ -38,6 +38,7 @@ def figures(gateway, headers=None):
     status, told, text = gateway.ask("/metrics", headers={**ACCEPT, **(headers or {})})
     assert told["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert text.endswith("# EOF\n")
+    assert not [secret for secret in ENVIRON.values() if secret in text]
     # What the page itself moves: the processor's time, descriptors, the count of jobs.
     strict = read(openmetrics.text_string_to_metric_families(text))
     assert {name for name, _ in strict} == {name for name, _ in plain}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
-from support.control import FakeError, FakeRequest, gateway
+from support.control import FakeError, FakeRequest, configured, gateway
 from test_gateway import ENVIRON, TEXT
 
 from headrace.figures import Figures
@@ -114,6 +114,18 @@ def test_what_is_not_known_of_a_cost_is_said_and_not_taken_for_nothing(told, cos
 def test_a_gateway_that_nobody_watches_counts_nothing_and_has_no_page():
     of = gateway(TEXT, ENVIRON)
     assert of.decide(FakeRequest(operation="metrics", model=None)).status == 404
+
+
+def test_another_configuration_says_anew_who_may_read_and_what_has_a_name():
+    figures, of = counting()
+    page = FakeRequest(operation="metrics", model=None)
+    assert of.decide(page).status == 200
+    assert figures.counts.label("acme", "new") == ("acme", "other")
+    text = TEXT + '[metrics]\nsecret = "env:TEAM_A"\n[profiles.light]\ndefault = "acme/new"\n'
+    of.reload(configured(text, ENVIRON))
+    assert (of.decide(page).status, figures.counts.label("acme", "new")) == (401, ("acme", "new"))
+    shown = FakeRequest(operation="metrics", model=None, sent={"authorization": f"Bearer {ENVIRON['TEAM_A']}"})
+    assert of.decide(shown).status == 200
 
 
 class Edge:
