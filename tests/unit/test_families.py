@@ -134,6 +134,8 @@ def test_ollama_is_told_how_to_run_its_models():
     assert made.url == "http://127.0.0.1:11434/api/chat"
     assert dict(made.headers)["accept"] == "application/x-ndjson"
     assert made.think_tags
+    assert made.normalise
+    assert not ollama.prepare(runtime("ollama", "ollama_chat", ollama.Settings()), FakeRequest()).normalise
     assert request.recipes[0].edits == {"/options/num_ctx": 8192, "/keep_alive": "10m"}
     assert request.recipes[0].target_flags == ("effort",)
     at = runtime("ollama", "openai_chat", settings, "http://127.0.0.1:11434/v1")

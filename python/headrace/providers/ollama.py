@@ -43,7 +43,15 @@ def prepare(runtime: RuntimeMap, request: Request) -> PreparedRequest:
     else:
         flags = ("anthropic_compatible" if runtime.protocol == "anthropic_messages" else "openai_compatible",)
         flags += ("effort", "echo_reasoning") if settings.think else ()
-    return language_model(runtime, request, think_tags=settings.think_tags, flags=flags, edits=edits)
+    return language_model(
+        runtime,
+        request,
+        think_tags=settings.think_tags,
+        flags=flags,
+        edits=edits,
+        # Its own clients are to have the thinking apart too.
+        normalise=native and settings.think_tags,
+    )
 
 
 DEFINITION = ProviderDefinition(

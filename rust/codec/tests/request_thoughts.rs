@@ -105,3 +105,48 @@ fn what_no_provider_wants_back_is_shown_once() {
         assert_eq!(item["content"][1]["text"], "é");
     }
 }
+
+#[test]
+fn who_made_a_call_stands_on_it_again() {
+    let by = json!({"type": "program", "caller_id": "prog_1"});
+    let item = |caller: &Value| {
+        json!({"id": "fc_1", "type": "function_call", "status": "completed", "arguments": "{}", "call_id": "call_1",
+            "name": "f", "caller": caller})
+    };
+    let answer = |caller: &Value| {
+        json!({"id": "r", "object": "response", "status": "completed", "model": "m", "output": [item(caller)]})
+            .to_string()
+    };
+    let encoded = |client: Protocol, caller: &Value| -> Value {
+        let config = headrace_codec::DecoderConfig::new(Protocol::OpenaiResponses);
+        let mut decoder = headrace_codec::Decoder::new(config);
+        let mut encoder = Encoder::new(EncoderConfig {
+            stream: false,
+            provider: Some("acme".to_owned()),
+            family: Some(Protocol::OpenaiResponses),
+            ..EncoderConfig::new(client)
+        });
+        let mut out = Vec::new();
+        let mut sink = headrace_codec::encode::Encoding { encoder: &mut encoder, out: &mut out };
+        decoder.feed(answer(caller).as_bytes(), &mut sink);
+        decoder.finish(headrace_codec::End::Eof, &mut sink);
+        serde_json::from_slice(&out).unwrap()
+    };
+    assert_eq!(encoded(Protocol::OpenaiResponses, &by)["output"][0]["caller"], by);
+    // The model itself is nobody else.
+    assert_eq!(encoded(Protocol::OpenaiResponses, &json!({"type": "direct"}))["output"][0].get("caller"), None);
+    let told = encoded(Protocol::OpenaiChat, &by);
+    let body = json!({"messages": [{"role": "user", "content": "q"}, told["choices"][0]["message"],
+        {"role": "tool", "tool_call_id": "call_1", "content": "x"}]});
+    let spec = TranslateSpec {
+        source: Source::Protocol(Protocol::OpenaiChat),
+        target: Protocol::OpenaiResponses,
+        model: "up",
+        provider: Some("acme"),
+        edits: &[],
+        target_flags: TargetFlags::default(),
+    };
+    let made = translate(body.to_string().as_bytes(), &spec).unwrap();
+    let made: Value = serde_json::from_slice(&made.body).unwrap();
+    assert_eq!(made["input"][1]["caller"], by, "{made}");
+}

@@ -41,17 +41,18 @@ impl Terms<'_> {
         // An upstream that says it streams where no stream was asked for, or the reverse, is encoded anew: the client
         // gets what it asked for. Other types say nothing: vendors send streams as text or bytes, too.
         let said = content_type.map_or("", media_type);
-        let other = |kind: &str| said.eq_ignore_ascii_case(kind);
-        let as_asked = if self.stream { !other(JSON) } else { !other(EVENT_STREAM) && !other(LINES) };
+        let is = |kind: &str| said.eq_ignore_ascii_case(kind);
+        let as_asked = if self.stream { !is(JSON) } else { !is(EVENT_STREAM) && !is(LINES) };
+        let array = self.request.wants_array();
         match self.relay {
             Relay::Opaque => Kind::Opaque,
             Relay::Gathered { .. } => Kind::Gathered,
             // Upstream every stream is asked for as one of events.
-            Relay::Verbatim if as_asked && self.request.wants_array() => Kind::elements(),
-            Relay::Verbatim if as_asked && self.stream => {
+            Relay::Verbatim if array && is(EVENT_STREAM) => Kind::elements(),
+            Relay::Verbatim if as_asked && self.stream && !array => {
                 Kind::frames(self.spec.usage_asked && !self.request.facts.include_usage)
             }
-            Relay::Verbatim if as_asked => Kind::Body,
+            Relay::Verbatim if as_asked && !self.stream => Kind::Body,
             Relay::Verbatim | Relay::Normalised => Kind::Events(Box::new(Encoder::new(self.encoder(self.stream)))),
         }
     }

@@ -36,6 +36,8 @@ pub(super) struct Call {
     pub name: String,
     /// Responses: the namespace that the client declared the tool in.
     pub namespace: Option<String>,
+    /// Responses: who makes the call, where it is not the model itself; JSON.
+    pub caller: Option<String>,
     pub kind: CallKind,
     /// A custom tool that the provider knows as a function: its text stands in an object, and is told at its end.
     wrapped: bool,
@@ -197,6 +199,13 @@ impl Calls {
         Some(call)
     }
 
+    /// Takes in who makes a call.
+    pub fn made_by(&mut self, number: u32, caller: &str) {
+        if let Some((call, _)) = self.entry(number, CallKind::Function) {
+            call.caller = Some(caller.to_owned());
+        }
+    }
+
     fn entry(&mut self, number: u32, kind: CallKind) -> Option<(&mut Call, &Tools)> {
         let at = number as usize;
         if at >= MAX_CALLS {
@@ -207,6 +216,7 @@ impl Calls {
                 id: String::new(),
                 name: String::new(),
                 namespace: None,
+                caller: None,
                 kind,
                 wrapped: false,
                 text: String::new(),

@@ -74,6 +74,21 @@ fn wrapped(family: Protocol, form: &str, provider: Option<&str>, data: &[u8]) ->
     out
 }
 
+/// Who made a call of Responses, as JSON, where this is such data.
+#[must_use]
+pub fn caller(data: &str) -> Option<&str> {
+    let mut s = Scanner::new(data.as_bytes());
+    let mut members = s.object_or_skip().ok()??;
+    let mut found = None;
+    while let Some(key) = s.key(&mut members).ok()? {
+        let value = s.skip().ok()?;
+        if key.is("caller") && value.starts_with(b"{") {
+            found = std::str::from_utf8(value).ok();
+        }
+    }
+    found
+}
+
 /// Readable reasoning that was wrapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnwrappedTexts<'a> {

@@ -144,7 +144,7 @@ pub const ROWS: &[Row] = &[
         STATE_PATH,
         [
             To("reasoning_details"),
-            To("encrypted_content"),
+            To("encrypted_content; caller, of a call that a program makes"),
             To("signature or redacted_thinking"),
             To("thoughtSignature"),
             Drop("no place for a state: the next turn goes on without it"),

@@ -393,6 +393,10 @@ impl OpenaiResponses {
         } else if let Some(text) = self.items[at].last_word.take() {
             out.call_final(call, Text::Plain(&text));
         }
+        if let Some(caller) = &item.caller {
+            let data = format!("{{\"caller\":{caller}}}");
+            out.call_sign(call, ContinuationForm::Details, Text::Plain(&data));
+        }
         self.close_call(call, item, out);
     }
 

@@ -92,6 +92,7 @@ pub(super) fn call_json(shared: &Shared, call: &Call, text: &str, status: &str) 
         name: &call.name,
         kind: call.kind,
         namespace: call.namespace.as_deref(),
+        caller: call.caller.as_deref(),
         text,
         status,
     }

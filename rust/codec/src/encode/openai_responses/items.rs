@@ -4,7 +4,7 @@
 //! 2. Each text is kept once, raw, in one growing buffer: the closing events and the final object repeat it.
 //! 3. An item's id never changes between its events.
 
-use crate::encode::shared::{comma, put, put_count, put_str};
+use crate::encode::shared::{comma, put, put_count, put_raw, put_str};
 use crate::event::{CallKind, ReasoningKind};
 
 /// A message while it is open.
@@ -185,6 +185,7 @@ pub(super) struct CallItem<'a> {
     pub call_id: &'a str,
     pub name: &'a str,
     pub namespace: Option<&'a str>,
+    pub caller: Option<&'a str>,
     pub kind: CallKind,
     pub text: &'a str,
     pub status: &'a str,
@@ -205,6 +206,10 @@ impl CallItem<'_> {
         put_str(&mut out, ",\"name\":", self.name);
         if let Some(namespace) = self.namespace {
             put_str(&mut out, ",\"namespace\":", namespace);
+        }
+        if let Some(caller) = self.caller {
+            put(&mut out, ",\"caller\":");
+            put_raw(&mut out, caller.as_bytes());
         }
         out.push(b'}');
         out

@@ -4,6 +4,7 @@ use super::{
     Continued, END, Open, REASONING_DELTA, Reasoning, Responses, SUMMARY_DELTA, Shared, begin, delta_place, put,
     put_place, put_reasoning_part, put_str,
 };
+use crate::encode::continuation::caller;
 use crate::event::{AttachTo, Protocol, ReasoningKind};
 use crate::text::Text;
 
@@ -114,6 +115,13 @@ impl Responses {
     /// Closes the reasoning that it belongs to, or is a reasoning item of its own.
     pub(super) fn continuation(&mut self, shared: &mut Shared, continuation: &Continued<'_>, out: &mut Vec<u8>) {
         let Continued { family, form, data, to, index } = *continuation;
+        if family == Protocol::OpenaiResponses && to == AttachTo::Call {
+            // It stands on the call itself.
+            if let Some(caller) = caller(&data.decode()) {
+                self.calls.made_by(index, caller);
+            }
+            return;
+        }
         let slot = shared.slot(family, form, data).into_owned();
         if family == Protocol::OpenaiResponses && to == AttachTo::Response {
             self.close(shared, out);

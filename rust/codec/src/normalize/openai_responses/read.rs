@@ -46,6 +46,8 @@ pub(super) struct Item<'a> {
     pub name: Option<Literal<'a>>,
     /// In which the tool stands that is called.
     pub namespace: Option<Literal<'a>>,
+    /// Who makes the call, where it is not the model itself: JSON.
+    pub caller: Option<String>,
     pub status: Option<Literal<'a>>,
     pub arguments: Option<Literal<'a>>,
     /// Arguments that came as an object.
@@ -232,6 +234,7 @@ fn item<'a>(s: &mut Scanner<'a>, json: &'a [u8]) -> Scan<Option<Item<'a>>> {
             b"call_id" => item.call_id = s.string_or_skip()?,
             b"name" => item.name = s.string_or_skip()?,
             b"namespace" => item.namespace = s.string_or_skip()?,
+            b"caller" => item.caller = another(s.skip()?)?,
             b"status" => item.status = s.string_or_skip()?,
             b"arguments" if s.kind()? == Kind::Object => item.arguments_object = Some(s.skip()?),
             b"arguments" => item.arguments = s.string_or_skip()?,
@@ -354,4 +357,18 @@ fn tokens<'a>(s: &mut Scanner<'a>, json: &'a [u8]) -> Scan<Option<Tokens<'a>>> {
 
 fn not_null(raw: &[u8]) -> Option<&[u8]> {
     (raw != b"null").then_some(raw)
+}
+
+/// A caller that is not the model itself, spelled in one way whatever blanks it came with.
+fn another(raw: &[u8]) -> Scan<Option<String>> {
+    let mut s = Scanner::new(raw);
+    let Some(mut members) = s.object_or_skip()? else { return Ok(None) };
+    let (mut direct, mut said) = (false, Vec::new());
+    while let Some(key) = s.key(&mut members)? {
+        let value = s.skip()?;
+        direct |= key.is("type") && value == b"\"direct\"";
+        let (key, value) = (String::from_utf8_lossy(key.raw), String::from_utf8_lossy(value));
+        said.push(format!("\"{key}\":{value}"));
+    }
+    Ok((!direct).then(|| format!("{{{}}}", said.join(","))))
 }

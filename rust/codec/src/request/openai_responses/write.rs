@@ -15,6 +15,7 @@ use super::super::neutral::{
 use super::super::openai_chat::{WRAPPED_SCHEMA, arguments};
 use super::super::options::custom_names;
 use super::super::{Target, ids, media, out};
+use crate::encode::continuation;
 use crate::event::{ContinuationForm, Protocol};
 
 const RESPONSES: Protocol = Protocol::OpenaiResponses;
@@ -278,6 +279,8 @@ fn write_part(part: &Part<'_>, flags: TargetFlags, o: &mut Vec<u8>) {
 /// The assistant's parts in their order, texts that follow one another as one.
 fn assistant(message: &Message<'_>, flags: TargetFlags, custom: &mut HashSet<String>, o: &mut Vec<u8>) {
     let mut in_text = false;
+    // Who makes the next call.
+    let mut by = None;
     for part in &message.parts {
         if let Part::Text(text, _) | Part::Refusal(text) = part {
             if !in_text {
@@ -294,8 +297,11 @@ fn assistant(message: &Message<'_>, flags: TargetFlags, custom: &mut HashSet<Str
             o.extend_from_slice(b"\"}");
         }
         match part {
-            Part::Call(call) => write_call(call, flags, custom, o),
-            Part::Reasoning(reasoning) => write_reasoning(reasoning, o),
+            Part::Call(call) => write_call(call, by.take(), flags, custom, o),
+            Part::Reasoning(reasoning) => {
+                by = reasoning.kept.as_ref().and_then(|kept| continuation::caller(&kept.data)).or(by);
+                write_reasoning(reasoning, o);
+            }
             Part::Raw(raw) => {
                 out::comma(o);
                 o.extend_from_slice(raw);
@@ -324,7 +330,7 @@ fn write_reasoning(reasoning: &Reasoning<'_>, o: &mut Vec<u8>) {
     o.push(b'}');
 }
 
-fn write_call(call: &Call<'_>, flags: TargetFlags, custom: &mut HashSet<String>, o: &mut Vec<u8>) {
+fn write_call(call: &Call<'_>, by: Option<&str>, flags: TargetFlags, custom: &mut HashSet<String>, o: &mut Vec<u8>) {
     let is_custom = call.custom && flags.has(Flag::CustomTools);
     out::comma(o);
     let start = o.len();
@@ -341,6 +347,9 @@ fn write_call(call: &Call<'_>, flags: TargetFlags, custom: &mut HashSet<String>,
     } else {
         out::key(o, "arguments");
         arguments(call, o);
+    }
+    if let Some(by) = by {
+        out::raw(o, "caller", by.as_bytes());
     }
     o.push(b'}');
     out::splice(o, start, call.extra);
