@@ -25,6 +25,8 @@ from headrace.testing import Reply, Upstream
 CANARY = "canary-7f3a9"
 
 TEXT = """
+[server]
+proxy = "env:PROXY"
 [[providers]]
 id = "acme"
 kind = "openai_compatible"
@@ -39,6 +41,7 @@ secret = "file:two.key"
 id = "azure"
 kind = "azure_openai"
 base_url = "https://name.openai.azure.com"
+proxy = "env:PROXY"
 [[providers.credentials]]
 id = "application"
 oauth = "azure"
@@ -48,6 +51,8 @@ client_secret = "env:AZURE"
 [[keys]]
 id = "team"
 secret = "env:DOWN_1"
+[metrics]
+secret = "env:WATCH"
 [models]
 m = "acme/m"
 """
@@ -57,6 +62,7 @@ m = "acme/m"
 def parts(tmp_path):
     (tmp_path / "two.key").write_text(f"{CANARY}-file\n")
     environ = {"UP_1": f"{CANARY}-up", "DOWN_1": f"{CANARY}-down", "AZURE": f"{CANARY}-azure"}
+    environ |= {"WATCH": f"{CANARY}-watch", "PROXY": f"http://user:{CANARY}-proxy@proxy.example:3128"}
     return TEXT.replace("two.key", str(tmp_path / "two.key")), environ
 
 
@@ -188,7 +194,8 @@ def parts_of(hint):
 
 
 def test_every_field_that_holds_a_secret_is_planted_above():
-    planted = {("Credential", "secret"), ("Credential", "client_secret"), ("Key", "secret")}
+    planted = {("Credential", "secret"), ("Credential", "client_secret"), ("Key", "secret"), ("Metrics", "secret")}
+    planted |= {("Server", "proxy"), ("Provider", "proxy")}
     assert secret_fields(Config) == planted
 
 
