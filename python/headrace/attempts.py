@@ -184,11 +184,12 @@ class CredentialAttempts:
         self._told = told
         self._way = way
         self._round = 0
-        self._tried: set[str] = set()
+        # Mostly they stay empty: a long stream holds no sets for nothing.
+        self._tried: frozenset[str] = frozenset()
         self._again = True
         self._redone = False
         #: Credentials of which this request has had a token exchanged.
-        self._renewed: set[str] = set()
+        self._renewed: frozenset[str] = frozenset()
         self._records: list[AttemptRecord] = []
         #: Whether the last failure was answered: no further attempt will come.
         self.closed: bool = False
@@ -221,7 +222,7 @@ class CredentialAttempts:
         if made is not None and first and made[0] is credential and made[1].told == self._told:
             self._attempt, self._began = 1, now
             if credential is not None:
-                self._tried.add(credential.id)
+                self._tried |= {credential.id}
             spec = made[1]
             if spec.sealed is False:
                 object.__setattr__(spec, "sealed", True)
@@ -258,7 +259,7 @@ class CredentialAttempts:
         """
         began = self._ended(failure, now, skipped)
         if self._credential is not None:
-            self._renewed.add(self._credential.id)
+            self._renewed |= {self._credential.id}
         self._note(failure, None, 0.0, now, cause=Cause.UNAUTHORIZED, **began)
         return self._spec(now=now, delay=0.0)
 
@@ -353,7 +354,7 @@ class CredentialAttempts:
             if self._credential.grant is not None:
                 # Its token may have been exchanged since it was chosen.
                 self._credential = self._pool.member(self._credential.id) or self._credential
-            self._tried.add(self._credential.id)
+            self._tried |= {self._credential.id}
         prepared = self._prepared
         if prepared is None:
             raise ValueError("no attempt was begun")
@@ -434,7 +435,7 @@ class CredentialAttempts:
             if self._round > 0 or not self._again or row.mark is None:
                 return None
             self._round += 1
-            self._tried.clear()
+            self._tried = frozenset()
             delay = backoff(self._round, random)
             if not self._in_time(delay, now):
                 return None

@@ -157,7 +157,7 @@ class RouteAttempts:
         self._started = now
         total = target.row.deadlines.total
         self._ends = now + total if total is not None else None
-        self._tried = {target.name} if self._rules else set()
+        self._tried: frozenset[str] = frozenset((target.name,)) if rules else frozenset()
         self._hedge: _Hedged | None = None
         #: Attempts of a hedge that was called off, which the running attempt has not been told of.
         self._skipped = 0
@@ -253,7 +253,7 @@ class RouteAttempts:
         if hedge is None:
             return 0
         if lane is None:
-            self._tried.discard(hedge.target.name)
+            self._tried -= {hedge.target.name}
             return 0
         if lane != "second":
             hedge.attempts.left(now=now)
@@ -283,7 +283,7 @@ class RouteAttempts:
         self.target, self.attempts, self.runtime, self.hops = here
         if not isinstance(made, tuple) or rule.hedge is None:
             return None
-        self._tried.add(rule.to[0])
+        self._tried |= {rule.to[0]}
         self._hedge = hedged
         return Hedge(rule.hedge, replace(made[0], relay=made[1]))
 
@@ -352,7 +352,7 @@ class RouteAttempts:
     def _following(self, kind: str) -> Target | None:
         """Find the next model for a kind of failure. Each that is looked at is not looked at again."""
         for name in tuple(self._candidates(kind)):
-            self._tried.add(name)
+            self._tried |= {name}
             found = self._resolver.explicit(name, self.target.capability, self.client)
             if found is not None and self._takes(found):
                 return found
