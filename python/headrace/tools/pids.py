@@ -37,7 +37,7 @@ class ProcessGroup:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.entry = str(folder / "cgroup.procs")
+        self.entry: str = str(folder / "cgroup.procs")
 
     @classmethod
     def make(cls, parents: tuple[Path, ...], most: int) -> ProcessGroup | None:
