@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from headrace.log.artifacts import Artifacts, put_in, referred
-from headrace.log.records import SALT_SIZE, LogError, Record, TamperedError, checked, genesis, make
+from headrace.log.records import SALT_SIZE, LogError, Record, TamperedError, checked, genesis, make, of_row
 from headrace.log.schema import SCHEMA
 from headrace.log.seals import check_seals
 from headrace.store import ConstraintViolated, StoreUnavailable
@@ -212,7 +212,7 @@ class EventLog:
                     run_id,
                     raw[-1].seq if raw else 0,
                 )
-                raw += map(Record._make, rows)
+                raw += map(of_row, rows)
                 if not rows:
                     break
         return list(checked(raw, run_id, head=(info.head, info.chain)))
@@ -233,7 +233,7 @@ class EventLog:
                     raw[-1].seq if raw else 0,
                     seq,
                 )
-                raw += map(Record._make, rows)
+                raw += map(of_row, rows)
                 if not rows:
                     break
         return list(checked(raw, run_id))
@@ -416,7 +416,7 @@ class RunLog:
                 self.run_id,
                 *keys,
             )
-        return [Record._make(row) for row in rows]
+        return list(map(of_row, rows))
 
     def _same(self, found: list[Record], payloads: Sequence[Payload], key: str) -> list[Record]:
         same = len(found) == len(payloads) and all(

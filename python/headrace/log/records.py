@@ -17,6 +17,7 @@ I/O must not be added here.
 from __future__ import annotations
 
 import re
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,7 +26,7 @@ from headrace.errors import HeadraceError
 from headrace.log.upcast import present
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from headrace.log._payload import Payload
 
@@ -39,6 +40,7 @@ __all__ = [
     "genesis",
     "link",
     "make",
+    "of_row",
     "uuid7",
 ]
 
@@ -101,6 +103,10 @@ class Record(NamedTuple):
         - Raises `PayloadError`: a newer release wrote it, or it is not what it says.
         """
         return None if self.payload is None else present(self.type, self.version, self.payload)
+
+
+#: Makes a record of a row of the store, which has as many columns; a call in Python less than `Record._make`.
+of_row: Final[Callable[[Iterable[object]], Record]] = partial(tuple.__new__, Record)
 
 
 def genesis(run_id: str) -> bytes:
