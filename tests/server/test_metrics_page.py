@@ -11,6 +11,7 @@ from support.gateway import served, upstream
 from test_control import ASK, CHAT, ENVIRON, GOOD, MESSAGES, no, row
 from test_failover import ANTHROPIC, raw_answer
 
+import headrace
 from headrace.testing import Gate, Reply, Upstream
 
 ACCEPT = {"accept": "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4"}
@@ -99,6 +100,7 @@ def test_a_good_answer_is_counted_with_its_tokens_its_cost_and_its_time(start):
     assert one(found, "headrace_open_connections") >= 1
     assert one(found, "headrace_connections_total") >= 4
     assert not [name for name, _ in found if name.startswith("headrace_key_")]
+    assert one(found, "headrace_build_info", version=headrace.__version__) == 1
     assert 10e6 < one(found, "process_resident_memory_bytes") < 1e9
     assert one(found, "process_open_fds") > 5
     assert abs(one(found, "process_start_time_seconds") - time.time()) < 60

@@ -59,7 +59,11 @@ def process_families(began: float) -> list[Family]:
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    from importlib.metadata import version
+
+    build = (("version", version("headrace")),)
     families = [
+        Family("headrace_build_info", "gauge", "1, with the version that runs.", [(build, 1)]),
         Family("process_cpu_seconds", "counter", "CPU time of all threads.", [((), used.ru_utime + used.ru_stime)]),
         Family("process_start_time_seconds", "gauge", "When it began to serve, in Unix time.", [((), began)]),
         Family("process_max_fds", "gauge", "Descriptors that it may have open.", [((), most)]),
