@@ -183,7 +183,7 @@ impl Conversation {
             }
             if let Some(code) = self.closing.filter(|_| self.running.is_empty()) {
                 if code == LIFE_OVER {
-                    self.refuse(None, &life_over());
+                    self.tell(None, &life_over());
                 }
                 self.talk.close(code, &mut self.told);
                 self.say();
@@ -288,7 +288,13 @@ impl Conversation {
         talk::event(&not_steered(code, message, previous, input), lane.as_deref(), &mut self.told);
     }
 
+    /// Refuses a request that the policy has not heard of.
     fn refuse(&mut self, lane: Option<&str>, error: &RequestError) {
+        self.worker.counts.refuse(error.status);
+        self.tell(lane, error);
+    }
+
+    fn tell(&mut self, lane: Option<&str>, error: &RequestError) {
         let (code, param) = (error.code, error.param.as_deref());
         let reply = refusal(Protocol::OpenaiResponses, error.status, code, &error.message, param);
         talk::error(reply.status, &[], &reply.body, lane, &mut self.told);

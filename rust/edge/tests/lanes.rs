@@ -4,127 +4,19 @@ mod support;
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_codec::ErrorKind;
-use headrace_edge::policy::{Answer, Counts, Decision};
-use headrace_edge::{Edge, EdgeConfig, Operation, Pace};
-use headrace_http1::websocket::{Message, Opcode, Reader, Role, write};
-use headrace_scripted::{Play, Reply, Script, Seen, Upstream};
-use support::{Client, LIMIT, TestPolicy, start_with, tell, verbatim};
-
-const PATH: &str = "/v1/responses";
-
-/// A client after the switch.
-struct Talker {
-    client: Client,
-    reader: Reader,
-}
-
-impl Talker {
-    fn to(edge: &Edge) -> Talker {
-        Talker::offering(edge, "").0
-    }
-
-    /// `offer`: more lines of the request's head. Gives the answer's head, too.
-    fn offering(edge: &Edge, offer: &str) -> (Talker, String) {
-        let mut client = Client::to(edge.address());
-        client.send(format!(
-            "GET {PATH} HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-             sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n{offer}\r\n"
-        ));
-        client.until("\r\n\r\n");
-        let end = client.buffer.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
-        let head = String::from_utf8(client.buffer.drain(..end).collect()).unwrap();
-        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-        (Talker { client, reader: Reader::new(Role::Client, 1 << 24) }, head)
-    }
-
-    fn say(&mut self, opcode: Opcode, payload: &[u8]) {
-        self.client.send(frame(opcode, payload));
-    }
-
-    /// Asks for an answer with this input in this lane.
-    fn ask(&mut self, lane: &str, input: &str) {
-        self.say(Opcode::Text, ask(lane, input).as_bytes());
-    }
-
-    /// The next message. `None`: the connection has ended.
-    fn next(&mut self) -> Option<Message> {
-        loop {
-            let (used, message) = self.reader.read(&self.client.buffer).unwrap();
-            self.client.buffer.drain(..used);
-            if message.is_some() {
-                return message;
-            }
-            if !self.client.fill() {
-                return None;
-            }
-        }
-    }
-
-    /// The next text, pings left out.
-    fn text(&mut self) -> String {
-        loop {
-            match self.next() {
-                Some(Message::Text(text)) => return String::from_utf8(text).unwrap(),
-                Some(Message::Ping(_)) => {}
-                other => panic!("no text: {other:?}"),
-            }
-        }
-    }
-
-    /// Texts up to and with the first one that holds this.
-    fn until(&mut self, wanted: &str) -> Vec<String> {
-        let mut heard = vec![self.text()];
-        while !heard.last().unwrap().contains(wanted) {
-            heard.push(self.text());
-        }
-        heard
-    }
-}
-
-fn frame(opcode: Opcode, payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    write(&mut out, opcode, payload, Some([9, 8, 7, 6]));
-    out
-}
-
-fn ask(lane: &str, input: &str) -> String {
-    let lane = if lane.is_empty() { String::new() } else { format!(r#""stream_id":"{lane}","#) };
-    format!(r#"{{"type":"response.create",{lane}"model":"m","input":[{}],"store":false}}"#, item(input))
-}
-
-fn item(text: &str) -> String {
-    format!(r#"{{"role":"user","content":"{text}"}}"#)
-}
+use headrace_edge::{EdgeConfig, Pace};
+use headrace_http1::websocket::{Message, Opcode};
+use headrace_scripted::{Play, Reply, Seen};
+use support::LIMIT;
+use support::talker::*;
 
 /// Whose a message is.
 fn lane(text: &str) -> &str {
     let Some((_, rest)) = text.split_once(r#""stream_id":""#) else { return "" };
     rest.split_once('"').unwrap().0
-}
-
-fn event(json: &str) -> String {
-    format!("data: {json}\n\n")
-}
-
-fn created(id: &str) -> String {
-    event(&format!(r#"{{"type":"response.created","response":{{"id":"{id}","model":"m","output":[]}}}}"#))
-}
-
-fn delta(text: &str) -> String {
-    event(&format!(
-        r#"{{"type":"response.output_text.delta","item_id":"i","output_index":0,"content_index":0,"delta":"{text}"}}"#
-    ))
-}
-
-fn completed(id: &str) -> String {
-    event(&format!(
-        r#"{{"type":"response.completed","response":{{"id":"{id}","model":"m","status":"completed","output":[{}]}}}}"#,
-        item(&format!("out of {id}"))
-    ))
 }
 
 /// The text in a request's input that came last: an answer's id is made of it.
@@ -149,26 +41,6 @@ fn pace(change: impl FnOnce(&mut Pace)) -> EdgeConfig {
     let mut pace = Pace::default();
     change(&mut pace);
     EdgeConfig { pace, ..EdgeConfig::default() }
-}
-
-fn served(
-    config: EdgeConfig,
-    reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
-) -> (Upstream, Edge, Arc<TestPolicy>) {
-    let up = Upstream::start(Script::new().handler(PATH, reply).record(99)).unwrap();
-    let url = up.url(PATH);
-    let policy = TestPolicy::new(
-        move |request| {
-            if request.operation == Operation::Session {
-                let (content_type, usage) = (String::new(), Counts::default());
-                return Decision::Answer(Answer { status: 200, content_type, headers: vec![], body: vec![], usage });
-            }
-            Decision::Plan(Box::new(verbatim(&url, request)))
-        },
-        |_| Decision::Refusal(tell()),
-    );
-    let edge = start_with(config, &policy);
-    (up, edge, policy)
 }
 
 #[test]

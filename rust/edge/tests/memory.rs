@@ -3,9 +3,12 @@
 mod support;
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use headrace_codec::Protocol;
+use headrace_edge::EdgeConfig;
 use headrace_scripted::{Play, Reply, Script, Upstream};
+use support::talker::{Talker, completed, created, delta, served};
 use support::*;
 
 /// One at a time: they look at the same process.
@@ -46,6 +49,31 @@ fn a_hundred_slow_readers_cost_a_bounded_buffer_each() {
     drop(clients);
     assert!(up.wait(LIMIT, |f| f.open_connections() == 0));
     policy.until(|n| n.settlements.len() == readers);
+}
+
+#[test]
+fn a_connection_that_sixteen_answers_share_holds_one_read_of_each() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // One rendered reply of 8 MB, shared by all.
+    let body = [created("r"), delta(&"x".repeat(4 << 10)).repeat(2000), completed("r")].concat();
+    let reply = Reply::stream().data(body).end();
+    let (up, edge, _) = served(EdgeConfig::default(), move |_| reply.clone());
+    let mut talker = Talker::to(&edge);
+    socket2::SockRef::from(&talker.client.socket).set_recv_buffer_size(64 << 10).unwrap();
+    for n in 0..16 {
+        talker.ask(&format!("lane-{n}"), "much");
+    }
+    assert!(up.wait(LIMIT, |f| f.connections.len() == 16 && f.connections.iter().all(|c| c.blocked)));
+    let before = resident();
+    // Its buffer is never empty meanwhile, and gives back what went out all the same.
+    for n in 0..5_000 {
+        talker.text();
+        if n % 8 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes for a connection over which 20 MB went");
 }
 
 #[test]
