@@ -19,12 +19,12 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 pub fn to_str<'py>(py: Python<'py>, text: Text<'_>, scratch: &mut String) -> PyResult<Bound<'py, PyString>> {
     match text {
         Text::Plain(s) => Ok(PyString::new(py, s)),
-        Text::Literal(literal) if literal.escaped => {
+        Text::Literal(literal) if literal.escaped() => {
             scratch.clear();
             literal.decode_into(scratch);
             if scratch.is_ascii() { from_ascii(py, scratch.as_bytes()) } else { Ok(PyString::new(py, scratch)) }
         }
-        Text::Literal(literal) if literal.ascii => from_ascii(py, literal.raw),
+        Text::Literal(literal) if literal.ascii() => from_ascii(py, literal.raw),
         Text::Literal(literal) => from_utf8(py, literal),
     }
 }

@@ -15,7 +15,7 @@ mod weight;
 pub use weight::is_heavier;
 
 use crate::limits::MAX_DEPTH;
-use crate::text::Literal;
+use crate::text::{Form, Literal};
 
 /// Where and why a text is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,18 +95,6 @@ impl<'a> Scanner<'a> {
     #[must_use]
     pub(crate) fn at(buf: &'a [u8], pos: usize) -> Self {
         Scanner { buf, pos }
-    }
-
-    /// The inside of a string whose opening quote is the byte before the cursor.
-    #[inline]
-    pub(crate) fn inside(&mut self) -> Scan<Literal<'a>> {
-        match self.pos.checked_sub(1) {
-            Some(quote) if self.buf.get(quote) == Some(&b'"') => {
-                self.pos = quote;
-                self.string_body()
-            }
-            _ => self.fail("a quote"),
-        }
     }
 
     /// The offset of the next byte to be read.
@@ -467,61 +455,12 @@ impl<'a> Scanner<'a> {
     fn string_body(&mut self) -> Scan<Literal<'a>> {
         debug_assert_eq!(self.peek(), Some(b'"'));
         let start = self.pos + 1;
-        let found = match self.short_string(start) {
-            Some(found) => found,
-            None => self.long_string(start),
-        };
-        if found == Found::NOT_A_STRING {
-            return Err(self.string_error(start));
-        }
-        let raw = &self.buf[start..start + found.len()];
-        Ok(Literal { raw, escaped: found.escaped(), ascii: found.ascii() })
-    }
-
-    #[expect(clippy::inline_always, reason = "measured: see `string_body`")]
-    #[inline(always)]
-    fn short_string(&mut self, start: usize) -> Option<Found> {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let rest = self.buf.get(start..)?;
-            let (stop, top) = if let Some(block) = rest.first_chunk() {
-                find_in_block(block)
-            } else {
-                // Less than a block is left: the last block of the text has it at its end.
-                let (stop, top) = find_in_block(self.buf.last_chunk()?);
-                (stop >> (16 - rest.len()), top >> (16 - rest.len()))
-            };
-            // Beyond sixteen where nothing was found.
-            let at = stop.trailing_zeros() as usize;
-            if at < 16 && rest.get(at) == Some(&b'"') {
-                self.pos = start + at + 1;
-                return Some(Found::new(at, false, top & ((1 << at) - 1) == 0));
+        match inside(self.buf, start) {
+            Some(literal) => {
+                self.pos = start + literal.raw.len() + 1;
+                Ok(literal)
             }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = start;
-        None
-    }
-
-    fn long_string(&mut self, start: usize) -> Found {
-        let mut pos = start;
-        let (mut escaped, mut high) = (false, false);
-        loop {
-            let stop = find_special(self.buf, pos, &mut high);
-            match self.buf.get(stop) {
-                Some(b'"') => {
-                    self.pos = stop + 1;
-                    return Found::new(stop - start, escaped, !high);
-                }
-                Some(b'\\') => {
-                    escaped = true;
-                    match escape_len(&self.buf[stop..]) {
-                        Some(len) => pos = stop + len,
-                        None => return Found::NOT_A_STRING,
-                    }
-                }
-                _ => return Found::NOT_A_STRING,
-            }
+            None => Err(self.string_error(start)),
         }
     }
 
@@ -587,6 +526,63 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// The inside of the string whose opening quote is the byte before `start`; `None` where no string starts there.
+#[expect(clippy::inline_always, reason = "measured: see `Scanner::string_body`")]
+#[inline(always)]
+pub(crate) fn inside(buf: &[u8], start: usize) -> Option<Literal<'_>> {
+    let found = match short_string(buf, start) {
+        Some(found) => found,
+        None => long_string(buf, start),
+    };
+    if found == Found::NOT_A_STRING {
+        return None;
+    }
+    Some(found.literal(&buf[start..start + found.len()]))
+}
+
+#[expect(clippy::inline_always, reason = "measured: see `Scanner::string_body`")]
+#[inline(always)]
+fn short_string(buf: &[u8], start: usize) -> Option<Found> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let rest = buf.get(start..)?;
+        let (stop, top) = if let Some(block) = rest.first_chunk() {
+            find_in_block(block)
+        } else {
+            // Less than a block is left: the last block of the text has it at its end.
+            let (stop, top) = find_in_block(buf.last_chunk()?);
+            (stop >> (16 - rest.len()), top >> (16 - rest.len()))
+        };
+        // Beyond sixteen where nothing was found.
+        let at = stop.trailing_zeros() as usize;
+        if at < 16 && rest.get(at) == Some(&b'"') {
+            return Some(Found::new(at, false, top & ((1 << at) - 1) == 0));
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (buf, start);
+    None
+}
+
+fn long_string(buf: &[u8], start: usize) -> Found {
+    let mut pos = start;
+    let (mut escaped, mut high) = (false, false);
+    loop {
+        let stop = find_special(buf, pos, &mut high);
+        match buf.get(stop) {
+            Some(b'"') => return Found::new(stop - start, escaped, !high),
+            Some(b'\\') => {
+                escaped = true;
+                match escape_len(&buf[stop..]) {
+                    Some(len) => pos = stop + len,
+                    None => return Found::NOT_A_STRING,
+                }
+            }
+            _ => return Found::NOT_A_STRING,
+        }
+    }
+}
+
 /// Length and flags of a string's inside, in one register.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Found(u64);
@@ -596,7 +592,7 @@ impl Found {
 
     #[inline]
     fn new(len: usize, escaped: bool, ascii: bool) -> Found {
-        Found((len as u64) << 2 | u64::from(escaped) << 1 | u64::from(ascii))
+        Found((len as u64) << 2 | Form::of(escaped, ascii) as u64)
     }
 
     #[inline]
@@ -604,14 +600,10 @@ impl Found {
         (self.0 >> 2) as usize
     }
 
+    /// `raw` is that inside.
     #[inline]
-    fn escaped(self) -> bool {
-        self.0 & 2 != 0
-    }
-
-    #[inline]
-    fn ascii(self) -> bool {
-        self.0 & 1 != 0
+    fn literal(self, raw: &[u8]) -> Literal<'_> {
+        Literal { raw, form: Form::of_bits(self.0) }
     }
 }
 

@@ -24,6 +24,7 @@ pub mod numbers;
 mod offsets;
 pub mod pipeline;
 pub mod request;
+mod same;
 pub mod text;
 pub mod toolcall;
 

@@ -21,7 +21,7 @@ pub(crate) struct Offsets {
 impl Offsets {
     pub fn push(&mut self, text: Text<'_>) {
         match text {
-            Text::Literal(l) if !l.escaped && l.ascii => self.ascii(l.raw.len() as u64),
+            Text::Literal(l) if !l.escaped() && l.ascii() => self.ascii(l.raw.len() as u64),
             text => self.bytes(text.decode().as_bytes()),
         }
     }

@@ -8,6 +8,8 @@
 //!
 //! Policy must not be added here: who retries, what a client is told, how long to wait.
 
+use std::ops::Range;
+
 use crate::error::ErrorKind;
 use crate::event::{Protocol, Sink};
 use crate::framing::eventstream::{Broken, EventStream, Message};
@@ -93,6 +95,9 @@ pub struct Decoder {
     normalizer: Normalizer,
     response: Response,
     template: Template,
+    /// Where the headers of the last message of an AWS event stream have the event's name: an empty place where it has none;
+    /// `None` where the message is no event. Before the first, as after one without headers.
+    event: Option<Range<usize>>,
     /// Bytes of the body so far.
     read: u64,
 }
@@ -174,7 +179,7 @@ impl Decoder {
             provider: config.provider,
             model: config.model,
         });
-        Decoder { framing, normalizer, response, template: Template::default(), read: 0 }
+        Decoder { framing, normalizer, response, template: Template::default(), event: Some(0..0), read: 0 }
     }
 
     /// The terminal event was given.
@@ -230,9 +235,11 @@ impl Decoder {
     }
 
     fn frames(&mut self, bytes: &[u8], sink: &mut dyn Sink) {
-        let Decoder { framing, normalizer, response, template, .. } = self;
+        let Decoder { framing, normalizer, response, template, event, .. } = self;
         if let Framing::EventStream(stream) = framing {
-            let taken = stream.feed(bytes, &mut |message| message_of(message, normalizer, template, response, sink));
+            let taken = stream.feed(bytes, &mut |message: &Message<'_>| {
+                message_of(message, event, normalizer, template, response, sink)
+            });
             if let Err(Broken { offset, what }) = taken {
                 response.out(offset, sink).interrupted(what);
             }
@@ -261,7 +268,7 @@ impl Decoder {
             return;
         }
         let clean = end == End::Eof;
-        let Decoder { framing, normalizer, response, template, read } = self;
+        let Decoder { framing, normalizer, response, template, read, .. } = self;
         match framing {
             Framing::Failed(body) => return response.out(0, sink).error_body(&unwrapped(body)),
             Framing::Sse(sse) => sse.finish(clean, &mut |f| deliver(&f, normalizer, template, response, sink)),
@@ -309,37 +316,55 @@ fn deliver(
 /// Gives out the events of one message of an AWS event stream; false after the terminal.
 fn message_of(
     message: &Message<'_>,
+    event: &mut Option<Range<usize>>,
     normalizer: &mut Normalizer,
     template: &mut Template,
     response: &mut Response,
     sink: &mut dyn Sink,
 ) -> bool {
     let mut out = response.out(message.start, sink);
-    match message.text_bytes(":message-type") {
-        Some(b"exception") => {
-            out.named_error(message.text(":exception-type").unwrap_or_default(), message.payload);
-        }
-        Some(b"error") => {
-            let mut body = message.payload.to_vec();
-            if let Some(said) = message.text(":error-message").filter(|_| body.is_empty()) {
-                push_json_str(said, &mut body);
-            }
-            out.named_error(message.text(":error-code").unwrap_or_default(), &body);
-        }
-        _ => {
-            let name = message.text_bytes(":event-type").unwrap_or_default();
+    if !message.repeats_headers {
+        *event = match message.text_bytes(":message-type") {
+            Some(b"exception" | b"error") => None,
+            _ => Some(message.text_at(":event-type").unwrap_or_default()),
+        };
+    }
+    match event {
+        Some(name) => {
+            let name = message.header_bytes(name.clone());
             payload(message.payload, name, normalizer.get(), template, &mut out);
         }
+        None => failure_of(message, &mut out),
     }
     let mark = response.take_mark();
     sink.frame(message.start, message.end, mark);
     !response.is_done()
 }
 
-fn payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, template: &mut Template, out: &mut Out<'_>) {
-    if let Some((text, kept)) = template.fit(data, name) {
-        return normalizer.again(text, kept, out);
+/// A message that is no event.
+#[cold]
+fn failure_of(message: &Message<'_>, out: &mut Out<'_>) {
+    if message.text_bytes(":message-type") == Some(b"exception") {
+        return out.named_error(message.text(":exception-type").unwrap_or_default(), message.payload);
     }
+    let mut body = message.payload.to_vec();
+    if let Some(said) = message.text(":error-message").filter(|_| body.is_empty()) {
+        push_json_str(said, &mut body);
+    }
+    out.named_error(message.text(":error-code").unwrap_or_default(), &body);
+}
+
+#[inline]
+fn payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, template: &mut Template, out: &mut Out<'_>) {
+    match template.fit(data, name) {
+        Some((text, kept)) => normalizer.again(text, kept, out),
+        None => read_payload(data, name, normalizer, template, out),
+    }
+}
+
+/// The general way.
+#[inline(never)]
+fn read_payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, template: &mut Template, out: &mut Out<'_>) {
     if data.first() == Some(&b'{') && normalizer.value(data, name, out).is_ok() {
         return template.learn(data, name, normalizer.steady());
     }

@@ -14,20 +14,69 @@ use std::borrow::Cow;
 /// that every escape is well formed and that no control character stands in it bare.
 #[derive(Clone, Copy, Debug)]
 pub struct Literal<'a> {
-    /// The bytes between the quotes. May hold ill-formed UTF-8 where `ascii` is false.
+    /// The bytes between the quotes. May hold ill-formed UTF-8 where they are not all ASCII.
     pub raw: &'a [u8],
-    /// Whether a backslash occurs.
-    pub escaped: bool,
-    /// Whether every raw byte is below 0x80. (An escape may still stand for a larger character.)
-    pub ascii: bool,
+    pub(crate) form: Form,
+}
+
+/// What is known of a literal's raw bytes. It fills a word: flags of a byte each that are written, and at once read back as
+/// part of a word, make the processor wait for longer than the literal took to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Form {
+    /// ASCII without a backslash: the characters themselves.
+    Ascii = 0,
+    Wide = 1,
+    EscapedAscii = 2,
+    EscapedWide = 3,
+}
+
+impl Form {
+    #[inline]
+    pub(crate) fn of(escaped: bool, ascii: bool) -> Form {
+        Form::of_bits(u64::from(escaped) << 1 | u64::from(!ascii))
+    }
+
+    /// The form whose number are the last two bits.
+    #[inline]
+    pub(crate) fn of_bits(bits: u64) -> Form {
+        match bits & 3 {
+            0 => Form::Ascii,
+            1 => Form::Wide,
+            2 => Form::EscapedAscii,
+            _ => Form::EscapedWide,
+        }
+    }
 }
 
 impl<'a> Literal<'a> {
+    /// `escaped`: a backslash occurs. `ascii`: every raw byte is below 0x80.
+    #[inline]
+    #[must_use]
+    pub fn new(raw: &'a [u8], escaped: bool, ascii: bool) -> Literal<'a> {
+        debug_assert!(!ascii || raw.is_ascii());
+        Literal { raw, form: Form::of(escaped, ascii) }
+    }
+
+    /// Whether a backslash occurs.
+    #[inline]
+    #[must_use]
+    pub fn escaped(self) -> bool {
+        matches!(self.form, Form::EscapedAscii | Form::EscapedWide)
+    }
+
+    /// Whether every raw byte is below 0x80. (An escape may still stand for a larger character.)
+    #[inline]
+    #[must_use]
+    pub fn ascii(self) -> bool {
+        matches!(self.form, Form::Ascii | Form::EscapedAscii)
+    }
+
     /// The decoded characters; borrowed where nothing had to change.
     #[must_use]
     pub fn decode(self) -> Cow<'a, str> {
-        if !self.escaped {
-            return if self.ascii {
+        if !self.escaped() {
+            return if self.ascii() {
                 // SAFETY: every byte is below 0x80, so this is UTF-8.
                 Cow::Borrowed(unsafe { std::str::from_utf8_unchecked(self.raw) })
             } else {
@@ -43,24 +92,38 @@ impl<'a> Literal<'a> {
     #[inline]
     #[must_use]
     pub fn bytes(self) -> Cow<'a, [u8]> {
-        if self.escaped { Cow::Owned(self.decode().into_owned().into_bytes()) } else { Cow::Borrowed(self.raw) }
+        if self.escaped() { Cow::Owned(self.decode().into_owned().into_bytes()) } else { Cow::Borrowed(self.raw) }
     }
 
     /// Appends the decoded characters to `out`.
     pub fn decode_into(self, out: &mut String) {
+        if !self.escaped() {
+            return self.push(self.raw, out);
+        }
         let mut rest = self.raw;
         while let Some(at) = memchr::memchr(b'\\', rest) {
-            push_lossy(out, &rest[..at]);
+            self.push(&rest[..at], out);
             let used = decode_escape(&rest[at..], out);
             rest = &rest[at + used..];
         }
-        push_lossy(out, rest);
+        self.push(rest, out);
+    }
+
+    /// Appends a part of the raw bytes that has no escape.
+    #[inline]
+    fn push(self, part: &[u8], out: &mut String) {
+        if self.ascii() {
+            // SAFETY: every byte is below 0x80, so this is UTF-8.
+            out.push_str(unsafe { std::str::from_utf8_unchecked(part) });
+        } else {
+            push_lossy(out, part);
+        }
     }
 
     /// Whether the decoded text equals `want`, without decoding where no escape occurs.
     #[must_use]
     pub fn is(self, want: &str) -> bool {
-        if self.escaped { self.decode() == want } else { self.raw == want.as_bytes() }
+        if self.escaped() { self.decode() == want } else { self.raw == want.as_bytes() }
     }
 
     /// Some `\uD8xx` or `\uDCxx` escape has no other half. A literal that holds one is JSON by its grammar, and
@@ -87,7 +150,7 @@ impl<'a> Literal<'a> {
     /// The text ends in a `\uD8xx` escape whose second half may come in the next delta.
     #[must_use]
     pub fn trailing_high(self) -> Option<u16> {
-        if !self.escaped || self.raw.len() < 6 {
+        if !self.escaped() || self.raw.len() < 6 {
             return None;
         }
         let at = self.raw.len() - 6;
@@ -160,8 +223,8 @@ impl<'a> Text<'a> {
     pub fn push_json(self, out: &mut Vec<u8>) {
         match self {
             Text::Plain(s) => escape_json(s, out),
-            Text::Literal(l) if l.escaped && l.has_lone_half() => escape_json(&l.decode(), out),
-            Text::Literal(l) if l.ascii => out.extend_from_slice(l.raw),
+            Text::Literal(l) if l.escaped() && l.has_lone_half() => escape_json(&l.decode(), out),
+            Text::Literal(l) if l.ascii() => out.extend_from_slice(l.raw),
             Text::Literal(l) => match std::str::from_utf8(l.raw) {
                 Ok(_) => out.extend_from_slice(l.raw),
                 Err(_) => out.extend_from_slice(String::from_utf8_lossy(l.raw).as_bytes()),
@@ -293,7 +356,7 @@ mod tests {
     use super::*;
 
     fn literal(raw: &str) -> Literal<'_> {
-        Literal { raw: raw.as_bytes(), escaped: raw.contains('\\'), ascii: raw.is_ascii() }
+        Literal::new(raw.as_bytes(), raw.contains('\\'), raw.is_ascii())
     }
 
     #[test]

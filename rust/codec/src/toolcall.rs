@@ -151,7 +151,7 @@ impl Call {
         self.progress.advance(&self.text)
     }
 
-    fn touch(&mut self, offset: u64) {
+    pub(crate) fn touch(&mut self, offset: u64) {
         if self.last_frame == Some(offset) {
             return;
         }

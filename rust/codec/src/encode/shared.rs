@@ -188,8 +188,8 @@ pub(super) fn list_comma(list: &mut Vec<u8>) {
 pub(super) fn code_points(text: Text<'_>) -> u64 {
     match text {
         Text::Plain(s) => s.chars().count() as u64,
-        Text::Literal(l) if !l.escaped && l.ascii => l.raw.len() as u64,
-        Text::Literal(l) if l.ascii => escaped_code_points(l.raw),
+        Text::Literal(l) if !l.escaped() && l.ascii() => l.raw.len() as u64,
+        Text::Literal(l) if l.ascii() => escaped_code_points(l.raw),
         Text::Literal(l) => match std::str::from_utf8(l.raw) {
             Ok(_) => escaped_code_points(l.raw),
             Err(_) => l.decode().chars().count() as u64,
@@ -243,7 +243,7 @@ mod tests {
     fn code_points_are_counted_behind_escapes() {
         use crate::text::Literal;
         let raw = r"a\u00e9\ud83d\ude00é".as_bytes();
-        assert_eq!(code_points(Literal { raw, escaped: true, ascii: false }.into()), 4);
+        assert_eq!(code_points(Literal::new(raw, true, false).into()), 4);
         assert_eq!(code_points("é😀".into()), 2);
         for raw in [
             "",
@@ -256,7 +256,7 @@ mod tests {
             r"\\ud83d\\ude00",
             r"\udbff\udfff\ud800\udc00",
         ] {
-            let literal = Literal { raw: raw.as_bytes(), escaped: raw.contains('\\'), ascii: raw.is_ascii() };
+            let literal = Literal::new(raw.as_bytes(), raw.contains('\\'), raw.is_ascii());
             assert_eq!(code_points(literal.into()), literal.decode().chars().count() as u64, "{raw}");
         }
     }

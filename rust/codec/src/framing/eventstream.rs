@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use super::checksum::{Checksum, of_eight};
 use super::clear;
 use crate::limits::{MAX_EVENTSTREAM_HEADER_BYTES, MAX_EVENTSTREAM_HEADERS, MAX_FRAME};
 
@@ -44,6 +45,8 @@ pub struct Message<'a> {
     pub payload: &'a [u8],
     pub start: u64,
     pub end: u64,
+    /// The headers are those of the message before, byte for byte: what was made of those holds here too.
+    pub repeats_headers: bool,
 }
 
 impl<'a> Message<'a> {
@@ -64,8 +67,22 @@ impl<'a> Message<'a> {
     #[inline]
     #[must_use]
     pub fn text_bytes(&self, name: &str) -> Option<&'a [u8]> {
+        Some(&self.headers[self.text_at(name)?])
+    }
+
+    /// Where among the bytes of the headers a header's text stands: for [`Message::header_bytes`] of this message, and of those
+    /// that repeat its headers.
+    #[must_use]
+    pub fn text_at(&self, name: &str) -> Option<Range<usize>> {
         let field = self.fields.iter().find(|f| self.headers[f.name.clone()] == *name.as_bytes())?;
-        Some(&self.headers[field.text.clone()?])
+        field.text.clone()
+    }
+
+    /// Bytes of the headers; none where they have no such place.
+    #[inline]
+    #[must_use]
+    pub fn header_bytes(&self, at: Range<usize>) -> &'a [u8] {
+        self.headers.get(at).unwrap_or_default()
     }
 }
 
@@ -85,11 +102,14 @@ pub struct Broken {
 }
 
 /// Takes messages; `false` ends it: no further message is wanted.
-pub type Each<'e> = &'e mut dyn FnMut(&Message<'_>) -> bool;
+pub trait Each: FnMut(&Message<'_>) -> bool {}
+
+impl<F: FnMut(&Message<'_>) -> bool> Each for F {}
 
 /// The state between two reads.
 #[derive(Debug, Default)]
 pub struct EventStream {
+    checksum: Checksum,
     /// The head of a message that the last read did not end.
     partial: Vec<u8>,
     /// Where the next message starts in the body.
@@ -102,7 +122,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    pub fn feed(&mut self, mut bytes: &[u8], each: Each<'_>) -> Result<(), Broken> {
+    pub fn feed(&mut self, mut bytes: &[u8], each: &mut impl Each) -> Result<(), Broken> {
         while !bytes.is_empty() {
             let more = if self.partial.is_empty() {
                 match judged(bytes).map_err(|what| self.broken(what))? {
@@ -148,16 +168,35 @@ impl EventStream {
         !self.partial.is_empty()
     }
 
-    fn give(&mut self, whole: &[u8], each: Each<'_>) -> Result<bool, Broken> {
+    fn give(&mut self, whole: &[u8], each: &mut impl Each) -> Result<bool, Broken> {
         let start = self.start;
-        let (headers, payload) = read(whole).map_err(|what| self.broken(what))?;
-        if self.headers != headers {
-            clear(&mut self.headers);
-            self.fields = fields(headers).map_err(|what| self.broken(what))?;
-            self.headers.extend_from_slice(headers);
+        let (before, checksum) = whole.split_at(whole.len() - TRAILER);
+        // Its prelude was judged.
+        let (headers, payload) = before[PRELUDE..].split_at(number(whole, 4) as usize);
+        let repeats_headers = self.headers == headers;
+        let sum = if repeats_headers {
+            self.checksum.of_repeated(before, before.len() - payload.len())
+        } else {
+            Checksum::of(before)
+        };
+        if sum != number(checksum, 0) {
+            return Err(self.broken("the checksum of a message is wrong"));
+        }
+        if !repeats_headers {
+            self.learn(headers)?;
         }
         self.start += whole.len() as u64;
-        Ok(each(&Message { headers, fields: &self.fields, payload, start, end: self.start }))
+        let fields = &self.fields;
+        Ok(each(&Message { headers, fields, payload, start, end: self.start, repeats_headers }))
+    }
+
+    #[cold]
+    fn learn(&mut self, headers: &[u8]) -> Result<(), Broken> {
+        self.checksum.forget();
+        clear(&mut self.headers);
+        self.fields = fields(headers).map_err(|what| self.broken(what))?;
+        self.headers.extend_from_slice(headers);
+        Ok(())
     }
 
     fn broken(&self, what: &'static str) -> Broken {
@@ -168,8 +207,9 @@ impl EventStream {
 /// The total length of the message that begins so; `None` while its prelude is not complete.
 fn judged(head: &[u8]) -> Result<Option<usize>, &'static str> {
     let Some((prelude, _)) = head.split_first_chunk::<PRELUDE>() else { return Ok(None) };
+    let Some((lengths, _)) = prelude.split_first_chunk() else { return Ok(None) };
     let (total, headers, checksum) = (number(prelude, 0), number(prelude, 4), number(prelude, 8));
-    if crc32fast::hash(&prelude[..8]) != checksum {
+    if of_eight(*lengths) != checksum {
         return Err("the checksum of a message's prelude is wrong");
     }
     let (total, headers) = (total as usize, headers as usize);
@@ -183,15 +223,6 @@ fn judged(head: &[u8]) -> Result<Option<usize>, &'static str> {
         return Err("a message is shorter than its headers");
     }
     Ok(Some(total))
-}
-
-/// The headers and the payload of a whole message whose prelude was judged.
-fn read(whole: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
-    let (before, checksum) = whole.split_at(whole.len() - TRAILER);
-    if crc32fast::hash(before) != number(checksum, 0) {
-        return Err("the checksum of a message is wrong");
-    }
-    Ok(before[PRELUDE..].split_at(number(whole, 4) as usize))
 }
 
 /// Reads all headers, of whatever type.

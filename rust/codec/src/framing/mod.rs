@@ -7,6 +7,7 @@
 //!
 //! What a payload means must not be known here.
 
+mod checksum;
 pub mod eventstream;
 pub mod json;
 pub mod ndjson;
@@ -47,4 +48,6 @@ fn clear(buffer: &mut Vec<u8>) {
 }
 
 /// Takes frames; `false` ends it: no further frame is wanted.
-pub type Each<'e> = &'e mut dyn FnMut(Frame<'_>) -> bool;
+pub trait Each: FnMut(Frame<'_>) -> bool {}
+
+impl<F: FnMut(Frame<'_>) -> bool> Each for F {}

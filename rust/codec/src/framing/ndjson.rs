@@ -17,7 +17,7 @@ pub struct Ndjson {
 }
 
 impl Ndjson {
-    pub fn feed(&mut self, bytes: &[u8], each: Each<'_>) -> Result<(), TooLong> {
+    pub fn feed(&mut self, bytes: &[u8], each: &mut impl Each) -> Result<(), TooLong> {
         let mut pos = 0;
         while let Some(found) = memchr(b'\n', &bytes[pos..]) {
             let line = &bytes[pos..pos + found];
@@ -47,7 +47,7 @@ impl Ndjson {
     }
 
     /// The body has ended; `clean` where it ended well.
-    pub fn finish(&mut self, clean: bool, each: Each<'_>) {
+    pub fn finish(&mut self, clean: bool, each: &mut impl Each) {
         if clean {
             let kept = std::mem::take(&mut self.line);
             self.give(&kept, self.line_start, self.read, each);
@@ -65,7 +65,7 @@ impl Ndjson {
         Ok(())
     }
 
-    fn give(&mut self, line: &[u8], offset: u64, end: u64, each: Each<'_>) -> bool {
+    fn give(&mut self, line: &[u8], offset: u64, end: u64, each: &mut impl Each) -> bool {
         if line.trim_ascii().is_empty() {
             return true;
         }

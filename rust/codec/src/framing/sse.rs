@@ -17,8 +17,15 @@ use memchr::memchr2;
 use super::{Each, Frame, TooLong, clear};
 use crate::json::Scanner;
 use crate::limits::{MAX_FRAME, MAX_NAME};
+use crate::same::begins;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
+/// What plain events are written with.
+const EVENT: &[u8] = b"event: ";
+const DATA: &[u8] = b"data: ";
+/// From here on what looks for the end of a long line is quicker, its call included.
+#[cfg(target_arch = "x86_64")]
+const SHORT_LINE: usize = 128;
 
 /// The state between two reads.
 #[derive(Debug)]
@@ -37,6 +44,8 @@ pub struct Sse {
     line: Vec<u8>,
     line_start: u64,
     name: Vec<u8>,
+    /// What was before the data of the last plain event, for the next.
+    head: Vec<u8>,
     /// Joined `data` of the pending event, where it does not lie whole in the current read; starts at `skip`.
     data: Vec<u8>,
     skip: usize,
@@ -58,6 +67,7 @@ impl Default for Sse {
             line: Vec::new(),
             line_start: 0,
             name: Vec::new(),
+            head: Vec::new(),
             data: Vec::new(),
             skip: 0,
             data_lines: 0,
@@ -82,7 +92,7 @@ impl Sse {
     }
 
     /// Takes the next bytes, of any size.
-    pub fn feed(&mut self, bytes: &[u8], each: Each<'_>) -> Result<(), TooLong> {
+    pub fn feed(&mut self, bytes: &[u8], each: &mut impl Each) -> Result<(), TooLong> {
         if self.bare {
             return self.more_bare(bytes);
         }
@@ -96,19 +106,15 @@ impl Sse {
                 pos += 1;
                 continue;
             }
-            let plain = if self.is_idle() { plain_event(&bytes[pos..]) } else { Err(usize::MAX) };
-            if let Err(open @ 0..usize::MAX) = plain {
-                open_from = pos + open;
-            }
-            if let Ok(plain) = plain {
-                let offset = self.read + pos as u64;
-                pos += plain.len;
-                let end = self.read + pos as u64;
-                let start = std::mem::replace(&mut self.start, end);
-                if !each(Frame { name: plain.name, data: Some(plain.data), offset, start, end }) {
-                    return Ok(());
+            if self.is_idle() {
+                match self.plain_events(bytes, &mut pos, each) {
+                    Some(Plain::Over) => return Ok(()),
+                    Some(Plain::Open(from)) => open_from = from,
+                    None => {}
                 }
-                continue;
+                if pos == bytes.len() {
+                    break;
+                }
             }
             let found = if pos < open_from { line_end(&bytes[pos..]) } else { None };
             self.check(whole, found.unwrap_or(bytes.len() - pos), self.read + pos as u64)?;
@@ -171,7 +177,7 @@ impl Sse {
     }
 
     /// The body has ended; `clean` where it ended well.
-    pub fn finish(&mut self, clean: bool, each: Each<'_>) {
+    pub fn finish(&mut self, clean: bool, each: &mut impl Each) {
         if !clean {
             return;
         }
@@ -210,6 +216,39 @@ impl Sse {
     #[inline]
     fn is_idle(&self) -> bool {
         self.line.is_empty() && self.data_lines == 0 && self.first.is_none() && self.name.is_empty()
+    }
+
+    /// Gives out the events at `pos` that are one `data` line with at most an `event` line before it, ended by bare LFs: as nearly
+    /// all are written. What comes then is read line by line, to the same end; [`Plain`] says more of it where more is known.
+    /// Called while nothing of an event has come.
+    #[inline]
+    fn plain_events(&mut self, bytes: &[u8], pos: &mut usize, each: &mut impl Each) -> Option<Plain> {
+        loop {
+            let rest = &bytes[*pos..];
+            // Mostly the lines before the data are those of the event before.
+            if self.head.is_empty() || !begins(rest, &self.head) {
+                let Some(head) = head(rest) else {
+                    let is_open = rest.strip_prefix(EVENT).is_some_and(|name| line_end(name).is_none());
+                    return is_open.then_some(Plain::Open(*pos));
+                };
+                self.head.clear();
+                self.head.extend_from_slice(head);
+            }
+            let after = &rest[self.head.len()..];
+            let Some(end) = line_end(after) else { return Some(Plain::Open(*pos + self.head.len() - DATA.len())) };
+            // A longer one is refused there.
+            if end > MAX_FRAME - DATA.len() || after.get(end..end + 2) != Some(b"\n\n") {
+                return None;
+            }
+            let offset = self.read + *pos as u64;
+            *pos += self.head.len() + end + 2;
+            let frame_end = self.read + *pos as u64;
+            let start = std::mem::replace(&mut self.start, frame_end);
+            let name = name_in(&self.head);
+            if !each(Frame { name, data: Some(&after[..end]), offset, start, end: frame_end }) {
+                return Some(Plain::Over);
+            }
+        }
     }
 
     /// Removes the byte order mark; returns where the stream begins in `bytes`.
@@ -288,7 +327,7 @@ impl Sse {
         self.name.extend_from_slice(&name[..name.len().min(MAX_NAME)]);
     }
 
-    fn dispatch(&mut self, whole: Option<&[u8]>, end: u64, each: Each<'_>) -> bool {
+    fn dispatch(&mut self, whole: Option<&[u8]>, end: u64, each: &mut impl Each) -> bool {
         let start = std::mem::replace(&mut self.start, end);
         let offset = self.first.take().unwrap_or(start);
         let data = match whole {
@@ -306,59 +345,69 @@ impl Sse {
     }
 }
 
-/// An event as nearly all are written, whole.
-struct Plain<'a> {
-    name: &'a [u8],
-    data: &'a [u8],
-    /// Bytes, its blank line included.
-    len: usize,
+/// What is known behind plain events.
+enum Plain {
+    /// No further frame is wanted.
+    Over,
+    /// From here on no line ends in this read.
+    Open(usize),
 }
 
-/// The event at the start of `rest`, where it is one `data` line with at most an `event` line before it, ended by bare LFs.
-/// Everything else is read line by line, to the same end; `Err` says from where on no line ends in `rest`, if that is known.
-#[inline]
-fn plain_event(rest: &[u8]) -> Result<Plain<'_>, usize> {
-    const UNKNOWN: usize = usize::MAX;
-    let (mut name, mut at) = (&b"message"[..], 0);
-    if let Some(after) = rest.strip_prefix(b"event: ") {
-        let end = line_end(after).ok_or(0usize)?;
+/// What is before the data of the plain event at the start of `rest`: at most an `event` line, and what begins a `data` line.
+fn head(rest: &[u8]) -> Option<&[u8]> {
+    let mut at = 0;
+    if let Some(after) = rest.strip_prefix(EVENT) {
+        let end = line_end(after)?;
         if end == 0 || end > MAX_NAME || after[end] != b'\n' {
-            return Err(UNKNOWN);
+            return None;
         }
-        name = &after[..end];
-        at = 7 + end + 1;
+        at = EVENT.len() + end + 1;
     }
-    let after = rest[at..].strip_prefix(b"data: ").ok_or(UNKNOWN)?;
-    let end = line_end(after).ok_or(at)?;
-    // A longer one is refused there.
-    if end > MAX_FRAME - 6 || after.get(end..end + 2) != Some(b"\n\n") {
-        return Err(UNKNOWN);
-    }
-    Ok(Plain { name, data: &after[..end], len: at + 6 + end + 2 })
+    rest[at..].starts_with(DATA).then(|| &rest[..at + DATA.len()])
 }
 
-/// Where the first line of `bytes` ends. Names of events are short: they are looked for without a call.
+/// The name in such a head.
+fn name_in(head: &[u8]) -> &[u8] {
+    let lines = head.len() - DATA.len();
+    if lines == 0 { b"message" } else { &head[EVENT.len()..lines - 1] }
+}
+
+/// Where the first line of `bytes` ends. Most lines are short: they are looked through without a call.
 #[inline]
 fn line_end(bytes: &[u8]) -> Option<usize> {
     #[cfg(target_arch = "x86_64")]
-    if let Some(block) = bytes.first_chunk::<32>() {
-        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8};
-        // SAFETY: thirty-two bytes are there, the loads need no alignment, and SSE2 is part of x86-64.
-        let found = unsafe {
-            let (lf, cr) = (_mm_set1_epi8(b'\n'.cast_signed()), _mm_set1_epi8(b'\r'.cast_signed()));
-            let ends = |at: usize| {
-                let chunk = _mm_loadu_si128(block.as_ptr().add(at).cast());
-                let any = _mm_or_si128(_mm_cmpeq_epi8(chunk, lf), _mm_cmpeq_epi8(chunk, cr));
-                _mm_movemask_epi8(any).cast_unsigned()
-            };
-            ends(0) | ends(16) << 16
-        };
-        if found != 0 {
-            return Some(found.trailing_zeros() as usize);
+    {
+        let mut at = 0;
+        while at < SHORT_LINE
+            && let Some(block) = bytes[at..].first_chunk()
+        {
+            let found = line_ends(block);
+            if found != 0 {
+                return Some(at + found.trailing_zeros() as usize);
+            }
+            at += 32;
         }
-        return memchr2(b'\n', b'\r', &bytes[32..]).map(|at| at + 32);
+        memchr2(b'\n', b'\r', &bytes[at..]).map(|found| at + found)
     }
+    #[cfg(not(target_arch = "x86_64"))]
     memchr2(b'\n', b'\r', bytes)
+}
+
+/// A bit for each byte that ends a line.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn line_ends(block: &[u8; 32]) -> u32 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8};
+    // SAFETY: thirty-two bytes are there, the loads need no alignment, and SSE2 is part of x86-64.
+    unsafe {
+        let (lf, cr) = (_mm_set1_epi8(b'\n'.cast_signed()), _mm_set1_epi8(b'\r'.cast_signed()));
+        let ends = |at: usize| {
+            let chunk = _mm_loadu_si128(block.as_ptr().add(at).cast());
+            let any = _mm_or_si128(_mm_cmpeq_epi8(chunk, lf), _mm_cmpeq_epi8(chunk, cr));
+            _mm_movemask_epi8(any).cast_unsigned()
+        };
+        ends(0) | ends(16) << 16
+    }
 }
 
 #[inline]

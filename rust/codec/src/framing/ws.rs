@@ -10,7 +10,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    pub fn feed(&mut self, message: &[u8], each: Each<'_>) -> Result<(), TooLong> {
+    pub fn feed(&mut self, message: &[u8], each: &mut impl Each) -> Result<(), TooLong> {
         if message.len() > MAX_FRAME {
             return Err(TooLong { offset: self.read });
         }

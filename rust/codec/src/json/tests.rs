@@ -84,11 +84,11 @@ fn ascii_and_escapes_are_told_apart_at_every_length() {
         {
             let text = format!("\"{pad}{tail}\"");
             let l = Scanner::new(text.as_bytes()).string().unwrap();
-            assert_eq!((l.escaped, l.ascii, l.raw.len()), (escaped, ascii, text.len() - 2), "{text}");
+            assert_eq!((l.escaped(), l.ascii(), l.raw.len()), (escaped, ascii, text.len() - 2), "{text}");
             // What lies behind the closing quote must not count.
             let followed = format!("{text}é\\");
             let l = Scanner::new(followed.as_bytes()).string().unwrap();
-            assert_eq!((l.escaped, l.ascii), (escaped, ascii), "{followed}");
+            assert_eq!((l.escaped(), l.ascii()), (escaped, ascii), "{followed}");
         }
     }
 }

@@ -120,9 +120,7 @@ impl Normalize for AnthropicMessages {
         match self.steady {
             Some((Again::Text(key), _)) => out.text(key, text.into()),
             Some((Again::Thinking(key), _)) => out.reasoning(key, ReasoningKind::Raw, text.into()),
-            Some((Again::Call(number), _)) => {
-                out.call_piece(number, &Piece { text: Some(text.into()), ..Piece::default() });
-            }
+            Some((Again::Call(number), _)) => out.call_text(number, text),
             None => {}
         }
     }
@@ -303,7 +301,7 @@ impl AnthropicMessages {
             b"thinking_delta" if thinking.is_some() => &b"thinking"[..],
             _ => return,
         };
-        let kind = Some(Literal { raw: kind, escaped: false, ascii: true });
+        let kind = Some(Literal::new(kind, false, true));
         self.block_start(frame.index, &Block { kind, text: *text, thinking: *thinking, ..Block::default() }, out);
     }
 

@@ -131,9 +131,7 @@ impl Normalize for BedrockConverse {
         match self.steady {
             Some((Again::Text(key), _)) => out.text(key, text.into()),
             Some((Again::Reasoning(key), _)) => out.reasoning(key, ReasoningKind::Raw, text.into()),
-            Some((Again::Call(number), _)) => {
-                out.call_piece(number, &Piece { text: Some(text.into()), ..Piece::default() });
-            }
+            Some((Again::Call(number), _)) => out.call_text(number, text),
             None => {}
         }
     }

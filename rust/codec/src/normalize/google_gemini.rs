@@ -160,7 +160,7 @@ impl GoogleGemini {
         match &part.holds {
             Holds::Text(text) => return self.text(part, *text, out),
             Holds::Nothing if part.signature.is_some() => {
-                return self.text(part, Literal { raw: b"", escaped: false, ascii: true }, out);
+                return self.text(part, Literal::new(b"", false, true), out);
             }
             Holds::Nothing => return,
             Holds::Call(call) => {

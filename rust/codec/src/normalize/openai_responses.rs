@@ -178,7 +178,7 @@ impl Normalize for OpenaiResponses {
     fn again(&mut self, text: Literal<'_>, _kept: &[u8], out: &mut Out<'_>) {
         match self.again {
             Some(Again::Part(key)) => self.parts.delta(key, text, out),
-            Some(Again::Call(call)) => out.call_piece(call, &Piece { text: Some(text.into()), ..Piece::default() }),
+            Some(Again::Call(call)) => out.call_text(call, text),
             None => {}
         }
     }

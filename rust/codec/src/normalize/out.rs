@@ -18,7 +18,7 @@ use crate::event::{
     ProviderError, ReasoningKind, Sink, ToolIntent, Usage,
 };
 use crate::limits::{MAX_BLOCKS, MAX_ERROR_RAW, MAX_TOKENS};
-use crate::text::Text;
+use crate::text::{Literal, Text};
 use crate::toolcall::{Calls, Excess, bounded};
 
 /// Totals of a response; absent where the provider did not send them.
@@ -357,6 +357,26 @@ impl Out<'_> {
         tally.emit(self.sink, self.offset, &event);
     }
 
+    /// As [`Out::call_piece`], for argument text alone.
+    pub fn call_text(&mut self, number: u32, came: Literal<'_>) {
+        let Response { calls, tally, scratch, .. } = &mut *self.response;
+        let call = calls.call(number);
+        if !call.announced {
+            return self.call_piece(number, &Piece { text: Some(came.into()), ..Piece::default() });
+        }
+        call.touch(self.offset);
+        let Some(text) = call.half.pass(came.into(), scratch) else { return };
+        let kind = call.kind;
+        match calls.append(number, self.offset, text) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(excess) => return self.exceeded(excess),
+        }
+        let event =
+            Event::IntentDelta { call: number, provider_call_id: None, name: None, kind, arguments_delta: text };
+        tally.emit(self.sink, self.offset, &event);
+    }
+
     /// The provider sent the whole input as a JSON value instead of text (rule R9).
     pub fn call_value(&mut self, number: u32, json: &[u8]) {
         let json = String::from_utf8_lossy(json);
@@ -597,19 +617,26 @@ impl Out<'_> {
         }
     }
 
+    #[inline]
     fn find(&self, key: u64) -> Option<u32> {
         let Response { blocks, by_key, .. } = &*self.response;
-        let few = &blocks[..blocks.len().min(FEW_BLOCKS)];
-        if let Some(at) = few.iter().position(|b| b.key == key) {
+        let few = blocks.iter().take(FEW_BLOCKS);
+        if let Some(at) = few.clone().position(|b| b.key == key) {
             return Some(at as u32);
         }
         if blocks.len() > FEW_BLOCKS { by_key.get(&key).copied() } else { None }
     }
 
+    #[inline]
     fn block(&mut self, key: u64, kind: BlockKind) -> Option<u32> {
-        if let Some(at) = self.find(key) {
-            return Some(at);
+        match self.find(key) {
+            Some(at) => Some(at),
+            None => self.new_block(key, kind),
         }
+    }
+
+    #[cold]
+    fn new_block(&mut self, key: u64, kind: BlockKind) -> Option<u32> {
         let Response { blocks, by_key, .. } = &mut *self.response;
         let at = blocks.len();
         if at >= MAX_BLOCKS {

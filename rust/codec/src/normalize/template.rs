@@ -11,8 +11,9 @@
 //!
 //! Only the reader of a family may say what it ignores. A value that decides anything must never be noted as ignored.
 
-use crate::json::{Scan, Scanner};
+use crate::json::{Scan, Scanner, inside};
 use crate::limits::MAX_TEMPLATE;
+use crate::same::begins;
 use crate::text::Literal;
 
 /// How many ignored values of a payload are noted; those after them must then stay equal.
@@ -100,13 +101,23 @@ enum Holds {
     Ignored,
 }
 
+/// How far a payload was compared.
+struct Here<'a> {
+    /// In the payload that was learnt.
+    known: usize,
+    /// In the one that is compared.
+    at: usize,
+    kept: &'a [u8],
+}
+
 /// A payload, with holes.
 #[derive(Debug, Default)]
 pub struct Template {
     bytes: Vec<u8>,
     name: Vec<u8>,
-    /// In their order in `bytes`.
+    /// In their order in `bytes`; which of them is the text's.
     holes: Vec<Hole>,
+    text: usize,
     ignored: Ignored,
     /// Which of `ignored` were seen to change.
     changing: [bool; NOTED],
@@ -117,7 +128,8 @@ pub struct Template {
 
 impl Template {
     /// The text of `payload` and what is kept, if it fits. An empty text never does: it may mean something else.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "measured: a literal that goes through memory stalls every frame")]
+    #[inline(always)]
     #[must_use]
     pub fn fit<'a>(&mut self, payload: &'a [u8], name: &[u8]) -> Option<(Literal<'a>, &'a [u8])> {
         if !self.valid {
@@ -130,41 +142,69 @@ impl Template {
 
     #[inline]
     fn is_named(&self, name: &[u8]) -> bool {
-        // Nothing is compared with nothing: an empty vector's address is none, and a masked load from there, which is how
-        // a library may compare few bytes, costs the processor more than all the rest of a frame.
-        self.name.len() == name.len() && (name.is_empty() || self.name == name)
+        self.name.len() == name.len() && begins(name, &self.name)
     }
 
+    #[expect(clippy::inline_always, reason = "measured: a literal that goes through memory stalls every frame")]
+    #[inline(always)]
     fn compare<'a>(&self, payload: &'a [u8]) -> Option<(Literal<'a>, &'a [u8])> {
-        let (mut known, mut at, mut text, mut kept) = (0, 0, None, &payload[..0]);
-        for hole in &self.holes {
-            let same = &self.bytes[known..hole.start as usize];
-            known = hole.end as usize;
-            if !payload[at..].starts_with(same) {
-                return None;
+        let mut here = Here { known: 0, at: 0, kept: &payload[..0] };
+        if self.text > 0 {
+            self.pass(&self.holes[..self.text], payload, &mut here)?;
+        }
+        let hole = self.holes.get(self.text)?;
+        self.pass_same(hole, payload, &mut here)?;
+        // The quote before it was just compared.
+        let text = inside(payload, here.at)?;
+        here.at += text.raw.len();
+        if self.holes.len() > self.text + 1 {
+            self.pass(&self.holes[self.text + 1..], payload, &mut here)?;
+        }
+        let (rest, same) = (payload.get(here.at..)?, self.bytes.get(here.known..)?);
+        let is_same = rest.len() == same.len() && begins(rest, same);
+        (is_same || agree_unpadded(rest, same)).then_some((text, here.kept))
+    }
+
+    /// What is the same before the hole.
+    #[expect(clippy::inline_always, reason = "measured: a literal that goes through memory stalls every frame")]
+    #[inline(always)]
+    fn pass_same(&self, hole: &Hole, payload: &[u8], here: &mut Here<'_>) -> Option<()> {
+        let same = self.bytes.get(here.known..hole.start as usize)?;
+        here.known = hole.end as usize;
+        here.at += same.len();
+        begins(payload.get(here.at - same.len()..)?, same).then_some(())
+    }
+
+    /// Holes that are not the text's, and what is the same before each.
+    #[expect(clippy::inline_always, reason = "measured: a literal that goes through memory stalls every frame")]
+    #[inline(always)]
+    fn pass<'a>(&self, holes: &[Hole], payload: &'a [u8], here: &mut Here<'a>) -> Option<()> {
+        for hole in holes {
+            self.pass_same(hole, payload, here)?;
+            if hole.holds == Holds::Ignored && payload.get(here.at) == Some(&b'"') {
+                here.at += inside(payload, here.at + 1)?.raw.len() + 2;
+                continue;
             }
-            at += same.len();
-            let mut s = Scanner::at(payload, at);
-            if hole.holds == Holds::Text {
-                // The quote before it was just compared.
-                let literal = s.inside().ok()?;
-                at += literal.raw.len();
-                text = Some(literal);
-            } else if hole.holds == Holds::Kept {
-                let learnt = &self.bytes[hole.start as usize..hole.end as usize];
-                kept = match renumbered(learnt, &payload[at..]) {
-                    Some(length) => &payload[at..at + length],
-                    None => s.skip().ok()?,
-                };
-                at += kept.len();
-            } else {
-                s.skip().ok()?;
-                at = s.pos();
+            let (value, length) = self.value(hole, payload.get(here.at..)?)?;
+            here.at += length;
+            if hole.holds == Holds::Kept {
+                here.kept = value;
             }
         }
-        let (rest, same) = (&payload[at..], &self.bytes[known..]);
-        let same = rest == same || unpadded(rest).is_some_and(|rest| unpadded(same) == Some(rest));
-        text.filter(|_| same).map(|text| (text, kept))
+        Some(())
+    }
+
+    /// The value that `rest` begins with, in the place of the hole, and its length with the white space before it.
+    #[inline(never)]
+    fn value<'a>(&self, hole: &Hole, rest: &'a [u8]) -> Option<(&'a [u8], usize)> {
+        if hole.holds == Holds::Kept
+            && let Some(length) = renumbered(value(&self.bytes, (hole.start, hole.end)), rest)
+        {
+            return Some((&rest[..length], length));
+        }
+        let mut s = Scanner::new(rest);
+        let value = s.skip().ok()?;
+        Some((value, s.pos()))
     }
 
     /// `payload` was read the general way: keep it if it is steady. A stream whose payloads never repeat is looked at
@@ -195,6 +235,7 @@ impl Template {
         }
         self.holes.push(Hole { start: steady.text.0, end: steady.text.1, holds: Holds::Text });
         self.holes.sort_unstable_by_key(|hole| hole.start);
+        self.text = self.holes.iter().position(|hole| hole.holds == Holds::Text).unwrap_or_default();
         self.ignored = *ignored;
         self.bytes.clear();
         self.bytes.extend_from_slice(payload);
@@ -249,6 +290,12 @@ fn common(a: &[u8], b: &[u8]) -> usize {
 
 fn value(payload: &[u8], (start, end): (u32, u32)) -> &[u8] {
     &payload[start as usize..end as usize]
+}
+
+/// Whether both are the same but for padding.
+#[cold]
+fn agree_unpadded(rest: &[u8], same: &[u8]) -> bool {
+    unpadded(rest).is_some_and(|rest| unpadded(same) == Some(rest))
 }
 
 /// The rest of an object without its last brace and the white space before that: some vendors pad their frames there. In

@@ -15,16 +15,9 @@ impl Half {
     #[inline]
     pub fn pass<'a>(&mut self, text: Text<'a>, scratch: &'a mut String) -> Option<Text<'a>> {
         match text {
-            Text::Literal(l) if l.escaped || self.0.is_some() => self.pass_slowly(l, scratch),
-            Text::Plain(s) if self.0.is_some() && !s.is_empty() => {
-                self.0 = None;
-                scratch.clear();
-                scratch.push(char::REPLACEMENT_CHARACTER);
-                scratch.push_str(s);
-                Some(Text::Plain(scratch))
-            }
-            _ if text.is_empty() => None,
-            _ => Some(text),
+            Text::Literal(l) if l.escaped() || self.0.is_some() => self.pass_literal(l, scratch),
+            Text::Plain(s) if self.0.is_some() => self.pass_plain(s, scratch),
+            _ => (!text.is_empty()).then_some(text),
         }
     }
 
@@ -33,7 +26,20 @@ impl Half {
         self.0.take().map(|_| Text::Plain("\u{FFFD}"))
     }
 
-    fn pass_slowly<'a>(&mut self, mut l: Literal<'a>, scratch: &'a mut String) -> Option<Text<'a>> {
+    /// `s` after a half.
+    #[cold]
+    fn pass_plain<'a>(&mut self, s: &str, scratch: &'a mut String) -> Option<Text<'a>> {
+        if s.is_empty() {
+            return None;
+        }
+        self.0 = None;
+        scratch.clear();
+        scratch.push(char::REPLACEMENT_CHARACTER);
+        scratch.push_str(s);
+        Some(Text::Plain(scratch))
+    }
+
+    fn pass_literal<'a>(&mut self, mut l: Literal<'a>, scratch: &'a mut String) -> Option<Text<'a>> {
         if l.raw.is_empty() {
             return None;
         }
@@ -96,7 +102,7 @@ mod tests {
     fn run(pieces: &[&str]) -> String {
         let (mut half, mut out) = (Half::default(), String::new());
         for raw in pieces {
-            let l = Literal { raw: raw.as_bytes(), escaped: raw.contains('\\'), ascii: true };
+            let l = Literal::new(raw.as_bytes(), raw.contains('\\'), true);
             if let Some(text) = half.pass(Text::Literal(l), &mut String::new()) {
                 text.decode_into(&mut out);
             }

@@ -214,7 +214,7 @@ fn once_each(body: &[u8]) -> Res<()> {
 
 /// Whether two keys are the same characters.
 pub(super) fn same(a: Literal<'_>, b: Literal<'_>) -> bool {
-    if a.escaped || b.escaped { a.decode() == b.decode() } else { a.raw == b.raw }
+    if a.escaped() || b.escaped() { a.decode() == b.decode() } else { a.raw == b.raw }
 }
 
 /// More than one value.

@@ -5,7 +5,7 @@ use crate::text::Literal;
 
 /// A URL as the client wrote it; one that holds the bytes itself (`data:image/png;base64,…`) is taken apart.
 pub(super) fn place(url: Literal<'_>) -> Place<'_> {
-    if url.escaped {
+    if url.escaped() {
         // JSON may write the slash of `image/png` as an escape.
         let text = url.decode().into_owned();
         return match split(text.as_bytes()) {

@@ -81,7 +81,7 @@ fn a_count_that_the_schema_demands_is_0_and_said_to_be_lost() {
 #[test]
 fn text_is_copied_raw_and_lone_halves_are_replaced() {
     let raw = |raw: &'static str| Event::TextDelta {
-        text: Text::Literal(Literal { raw: raw.as_bytes(), escaped: true, ascii: true }),
+        text: Text::Literal(Literal::new(raw.as_bytes(), true, true)),
         index: 0,
     };
     let (_, out) = encoded(chat(), &[raw(r"a\u00e9\/\ud83d\ude00"), raw(r"\ud83d\n"), finished(FinishReason::Stop)]);

@@ -38,7 +38,7 @@ impl Owned {
             Owned::Started => started(),
             Owned::Text(t, i) => text(*i, t),
             Owned::Raw(t, i) => {
-                let literal = Literal { raw: t.as_bytes(), escaped: t.contains('\\'), ascii: t.is_ascii() };
+                let literal = Literal::new(t.as_bytes(), t.contains('\\'), t.is_ascii());
                 Event::TextDelta { text: Text::Literal(literal), index: *i }
             }
             Owned::Refusal(t, i) => refusal(*i, t),

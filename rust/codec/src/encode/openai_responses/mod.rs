@@ -326,7 +326,7 @@ impl Responses {
             && !notes.is_empty()
         {
             let raw = part.text.as_slice();
-            let length = code_points(Literal { raw, escaped: true, ascii: false }.into());
+            let length = code_points(Literal::new(raw, true, false).into());
             for note in notes {
                 self.cite(shared, note, (0, length), out);
             }

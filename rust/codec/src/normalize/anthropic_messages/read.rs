@@ -303,7 +303,7 @@ pub(super) fn with_members(raw: &[u8], replaced: &[(&str, Vec<u8>)]) -> Vec<u8> 
         }
     }
     for (name, value) in replaced {
-        put(Literal { raw: name.as_bytes(), escaped: false, ascii: true }, value);
+        put(Literal::new(name.as_bytes(), false, true), value);
     }
     out.push(b'}');
     out

@@ -338,7 +338,7 @@ impl Normalize for OpenaiChat {
             Some((Again::Reasoning(kind), _)) => self.reasoning(kind, text, out),
             Some((Again::Call(call), _)) => {
                 self.give_details(out);
-                out.call_piece(call, &Piece { text: Some(Text::Literal(text)), ..Piece::default() });
+                out.call_text(call, text);
             }
             None => {}
         }

@@ -55,7 +55,7 @@ impl Parts {
         if part.settled {
             return;
         }
-        if text.escaped || !text.ascii {
+        if text.escaped() || !text.ascii() {
             self.scratch.clear();
             text.decode_into(&mut self.scratch);
             part.take(self.scratch.as_bytes());
