@@ -6,6 +6,7 @@ What a command cannot reach is tried by the escape suite of the crate.
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.tools.execution import Command, Limits, allowed_environment
-from headrace.tools.pids import ProcessGroup, beside_us
+from headrace.tools.pids import ProcessGroup, beside_us, sweep
 from headrace.tools.sandbox import Found, SandboxExecutor, probe
 
 FAST = Limits(wall_s=10, grace_s=0.3)
@@ -172,7 +173,7 @@ def test_a_control_group_that_cannot_be_entered_is_done_without(executor, tmp_pa
 
 def groups():
     """The control groups that were made here and are there still."""
-    return sorted(one for parent in beside_us() for one in parent.glob("headrace-*"))
+    return sorted(one for parent in beside_us() for one in parent.glob(f"headrace-{os.getpid()}-*"))
 
 
 def test_where_a_control_group_can_be_made(tmp_path):
@@ -190,6 +191,17 @@ def test_where_a_control_group_can_be_made(tmp_path):
     made = ProcessGroup.make((tmp_path / "nowhere", tmp_path), 5)
     assert made is not None
     assert made.refused() == 0
+
+
+def test_control_groups_of_processes_that_are_gone_are_swept(tmp_path):
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    for name in (f"headrace-{gone.pid}-0", f"headrace-{gone.pid}-1", f"headrace-{os.getpid()}-0", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / f"headrace-{gone.pid}-1/holds").write_text("something")
+    sweep((tmp_path,))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {f"headrace-{gone.pid}-1", f"headrace-{os.getpid()}-0", "other"}
 
 
 def test_time_is_limited_even_if_the_request_to_end_is_ignored(executor):

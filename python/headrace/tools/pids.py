@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ProcessGroup", "beside_us"]
+__all__ = ["ProcessGroup", "beside_us", "sweep"]
 
 ROOT: Final = Path("/sys/fs/cgroup")
 TRIES: Final = 50
@@ -80,6 +80,16 @@ class ProcessGroup:
                 time.sleep(PAUSE_S)
             else:
                 return
+
+
+def sweep(parents: tuple[Path, ...]) -> None:
+    """Take away what processes left that were killed. A group that still holds something stays."""
+    for parent in parents:
+        for folder in parent.glob("headrace-*-*"):
+            maker = folder.name.split("-")[1]
+            if not Path("/proc", maker).exists():
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 def beside_us(*, root: Path = ROOT, listed: str | None = None) -> tuple[Path, ...]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace._bridge import SandboxedRef, sandbox_probe
 from headrace.tools.execution import TIERS, Command, End, Execution, Sink, Tier
-from headrace.tools.pids import ProcessGroup, beside_us
+from headrace.tools.pids import ProcessGroup, beside_us, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +101,7 @@ class SandboxExecutor:
         if groups is None:
             # Others are held by the kernel's own count of a user's processes.
             groups = beside_us() if os.geteuid() == 0 and self._tier != "C" else ()
+            sweep(groups)
         self._groups = groups
 
     @property
