@@ -30,7 +30,6 @@ use std::task::{Context, Poll, ready};
 
 use headrace_codec::event::ErrorPhase;
 use tokio::net::TcpStream;
-use tokio_rustls::Connect;
 
 use crate::client::Inner;
 use crate::deadlines::{Phase, Watch};
@@ -40,6 +39,7 @@ use crate::spec::AttemptSpec;
 use crate::trace::{Step, Trace};
 use crate::transport::http1::Exchange;
 use crate::transport::proxy::{self, ProxyFault};
+use crate::transport::secured::Secured;
 use crate::transport::websocket::{self, WsExchange};
 use crate::transport::{self, Carrier, Io, Opening, Reusable};
 
@@ -83,7 +83,7 @@ enum State {
     Fresh,
     Opening(Opening),
     Tunnelling(Opening),
-    Securing(Box<Connect<TcpStream>>),
+    Securing(Box<Secured>),
     Exchange(Box<Carrier>),
     Over,
 }
@@ -260,11 +260,11 @@ impl Attempt {
                     self.trace.complete(Step::Tunnel);
                     self.secure(tcp)?;
                 }
-                State::Securing(handshake) => {
-                    let secured = ready!(std::pin::Pin::new(&mut **handshake).poll(cx));
-                    let tls = secured.map_err(|e| Cause::Tls(e.to_string()))?;
+                State::Securing(secured) => {
+                    ready!(secured.poll_handshake(cx)).map_err(|e| Cause::Tls(e.to_string()))?;
                     self.trace.complete(Step::Tls);
-                    self.begin_exchange(Io::Tls(Box::new(tls)), None)?;
+                    let State::Securing(secured) = std::mem::replace(&mut self.state, State::Over) else { continue };
+                    self.begin_exchange(Io::Tls(secured), None)?;
                 }
                 State::Exchange(exchange) => {
                     if !exchange.is_sent() && exchange.poll_send(cx) == Poll::Ready(true) {

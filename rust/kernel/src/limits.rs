@@ -17,6 +17,15 @@ pub const ENCODED_READ: usize = 16 << 10;
 /// The head of a proxy's answer to CONNECT. They are a line or a few; beyond it the attempt fails.
 pub const TUNNEL_HEAD: usize = 8 << 10;
 
+/// A TLS record's data, its header, and the most that sealing adds to it (TLS 1.2's; 1.3 adds 7 bytes less).
+pub const TLS_RECORD: usize = 16 << 10;
+pub const TLS_HEADER: usize = 5;
+pub const TLS_OVERHEAD: usize = 29;
+
+/// The buffer of a thread in which TLS records are opened: a read, a record that was begun before it, and a handshake
+/// message (64 KiB at most) of which rustls still wants the records. Beyond it the connection fails.
+pub const TLS_WIRE: usize = SCRATCH + (64 << 10) + (32 << 10);
+
 /// Interim answers (1xx) before the real one. More than a few are no server of ours: the attempt fails.
 pub const MAX_INTERIM: u8 = 8;
 

@@ -7,6 +7,7 @@ pub(crate) mod http1;
 pub(crate) mod pool;
 pub mod proxy;
 pub(crate) mod resting;
+pub(crate) mod secured;
 pub mod tls;
 pub mod websocket;
 
@@ -20,28 +21,29 @@ use headrace_http1::BodyDecoder;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 
 use crate::failure::Cause;
 use crate::scratch::Scratch;
 use crate::spec::Endpoint;
 use http1::{Answer, Exchange};
+use secured::Secured;
 use websocket::WsExchange;
 
 /// One connection.
 pub(crate) enum Io {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<Secured>),
 }
 
 impl Io {
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut buf = ReadBuf::new(buf);
-        let polled = match self {
-            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, &mut buf),
-            Self::Tls(tls) => Pin::new(tls).poll_read(cx, &mut buf),
-        };
-        polled.map_ok(|()| buf.filled().len())
+        match self {
+            Self::Plain(tcp) => {
+                let mut buf = ReadBuf::new(buf);
+                Pin::new(tcp).poll_read(cx, &mut buf).map_ok(|()| buf.filled().len())
+            }
+            Self::Tls(tls) => tls.poll_read(cx, buf),
+        }
     }
 
     /// Read what is there now, past the reactor: it may not have turned since the bytes came. Under TLS the
@@ -52,11 +54,7 @@ impl Io {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
                 read => Poll::Ready(read),
             },
-            Self::Tls(tls) => {
-                let mut buf = ReadBuf::new(buf);
-                let polled = Pin::new(tls).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf);
-                polled.map_ok(|()| buf.filled().len())
-            }
+            Self::Tls(tls) => tls.poll_read(&mut Context::from_waker(Waker::noop()), buf),
         }
     }
 
@@ -70,7 +68,7 @@ impl Io {
                     return false;
                 }
                 let Self::Tls(tls) = self else { return false };
-                tls.get_ref().0
+                tls.tcp()
             }
         };
         let peeked = SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]);
@@ -80,14 +78,14 @@ impl Io {
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
-            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+            Self::Tls(tls) => tls.poll_write(cx, bufs),
         }
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
-            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Self::Tls(tls) => tls.poll_flush(cx),
         }
     }
 }

@@ -6,13 +6,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use tokio_rustls::{Connect, TlsConnector};
 
+use super::secured::Secured;
 use crate::failure::Cause;
 use crate::spec::Endpoint;
 
@@ -50,7 +50,7 @@ impl std::error::Error for TlsError {}
 /// Trust and session cache of a process. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsConfig {
-    connector: TlsConnector,
+    client: Arc<ClientConfig>,
 }
 
 impl fmt::Debug for TlsConfig {
@@ -85,13 +85,13 @@ impl TlsConfig {
             .with_root_certificates(store)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
+        Ok(Self { client: Arc::new(config) })
     }
 
-    /// Begin the handshake. Boxed: it is large, and gone when the stream flows.
-    pub(crate) fn handshake(&self, endpoint: &Endpoint, tcp: TcpStream) -> Result<Box<Connect<TcpStream>>, Cause> {
+    /// Begin the handshake. Boxed: a session is large.
+    pub(crate) fn handshake(&self, endpoint: &Endpoint, tcp: TcpStream) -> Result<Box<Secured>, Cause> {
         let name = ServerName::try_from(endpoint.host.clone())
             .map_err(|_| Cause::Tls("the host is no name for a certificate".into()))?;
-        Ok(Box::new(self.connector.connect(name, tcp)))
+        Secured::new(&self.client, name, tcp).map(Box::new).map_err(|e| Cause::Tls(e.to_string()))
     }
 }
