@@ -15,7 +15,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
 use headrace_http1::write::{CHUNK_END, LAST_CHUNK};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -92,22 +91,21 @@ impl ClientSocket {
         self.unsent.is_empty()
     }
 
-    /// Whether the kernel would take more for this client now: it holds little unsent. A system call, since the event
-    /// loop thinks so until a write is refused.
-    pub(crate) fn takes_more(&self) -> bool {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
+    /// Bytes that the kernel would take for this client now. A system call, since the event loop thinks that it takes
+    /// any number until a write is refused.
+    pub(crate) fn room(&self) -> usize {
         // Where this cannot be told, the next write tells it.
-        !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+        unsent(&self.socket).map_or(limits::READ_FIRST, |unsent| (limits::NOT_SENT as usize).saturating_sub(unsent))
     }
 
     /// Reads once into `ahead`. `Ok(0)`: the client has closed its sending half.
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // Room is made only where there is something to read: an idle connection holds none.
-        ready!(self.socket.poll_read_ready(cx))?;
-        if self.ahead.capacity() - self.ahead.len() < FILL / 2 {
-            self.ahead.reserve(FILL);
-        }
-        pin!(self.socket.read_buf(&mut self.ahead)).poll(cx)
+        // By way of the thread's buffer: what waits for a client that says nothing holds no room for what it may say.
+        with_scratch(|scratch| {
+            let n = ready!(pin!(self.socket.read(&mut scratch[..FILL])).poll(cx))?;
+            self.ahead.extend_from_slice(&scratch[..n]);
+            Poll::Ready(Ok(n))
+        })
     }
 
     /// Reads once into the spare room of `body`, at most `most` bytes.
@@ -275,6 +273,20 @@ impl ClientSocket {
     }
 }
 
+/// Bytes that were written to a socket and that the kernel has not sent yet.
+#[cfg(target_os = "linux")]
+fn unsent(socket: &TcpStream) -> Option<usize> {
+    use rustix::ioctl::{Getter, Opcode, ioctl};
+    const SIOCOUTQNSD: Opcode = 0x894B;
+    // SAFETY: of a TCP socket this request asks for one `int`, which is what the getter has room for.
+    unsafe { ioctl(socket, Getter::<SIOCOUTQNSD, std::ffi::c_int>::new()) }.ok()?.try_into().ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unsent(_: &TcpStream) -> Option<usize> {
+    None
+}
+
 /// A chunk's size line, built on the stack.
 #[derive(Default)]
 struct Line {
@@ -322,7 +334,7 @@ impl Alarm {
     }
 }
 
-/// Room made for each read of a head.
+/// One read of a head.
 const FILL: usize = 4 << 10;
 
 /// Sent bytes at the front of what is unsent from which on they are given back.

@@ -95,8 +95,8 @@ impl ClientLane {
         self.line.socket.borrow().total()
     }
 
-    pub(crate) fn takes_more(&self) -> bool {
-        self.line.socket.borrow().takes_more()
+    pub(crate) fn room(&self) -> usize {
+        self.line.socket.borrow().room()
     }
 
     /// Ready when all that this lane wrote is out, within its turn.

@@ -32,10 +32,10 @@ pub const SCRATCH: usize = 64 << 10;
 
 /// Reads of an upstream start at this size,
 pub const READ_FIRST: usize = 16 << 10;
-/// never go below this one while the client is slow,
+/// double up to this one, which is what the kernel takes for a client, while there is more and all is taken at once,
+pub const READ_MOST: usize = NOT_SENT as usize;
+/// and are of what the kernel would take just now where that is less, but not below this one.
 pub const READ_LEAST: usize = 4 << 10;
-/// and double up to this one while it takes all at once and the kernel holds little for it.
-pub const READ_MOST: usize = SCRATCH;
 
 /// Unsent bytes that the kernel may hold for one client (`TCP_NOTSENT_LOWAT`). Autotuned send buffers
 /// would take megabytes for each slow reader.

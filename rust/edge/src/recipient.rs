@@ -53,11 +53,11 @@ impl Recipient<'_> {
         }
     }
 
-    /// Whether the kernel would take more for this client now. A system call.
-    pub(crate) fn takes_more(&self) -> bool {
+    /// Bytes that the kernel would take for this client now. A system call.
+    pub(crate) fn room(&self) -> usize {
         match self {
-            Recipient::Socket(socket) => socket.takes_more(),
-            Recipient::Lane(lane) => lane.takes_more(),
+            Recipient::Socket(socket) => socket.room(),
+            Recipient::Lane(lane) => lane.room(),
         }
     }
 

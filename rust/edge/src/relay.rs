@@ -69,6 +69,9 @@ struct Run<'a> {
     wrote_at: Instant,
     moved: u64,
     read_size: usize,
+    asked: usize,
+    /// The last read brought about as much as was asked for: there is more.
+    more: bool,
     closed: bool,
 }
 
@@ -84,6 +87,8 @@ impl Relay<'_> {
             over: None,
             wrote_at: Instant::now(),
             read_size: limits::READ_FIRST,
+            asked: 0,
+            more: false,
             closed: false,
         };
         let outcome = poll_fn(|cx| run.poll(cx)).await;
@@ -132,13 +137,12 @@ impl Run<'_> {
                 }
                 continue;
             }
-            // A large read that the client does not take is held as long as it is slow.
-            if self.read_size > limits::READ_FIRST && !self.relay.client.takes_more() {
-                self.read_size = limits::READ_LEAST;
-            }
+            // What the client does not take is held as long as it is slow.
+            let room = if self.more { self.relay.client.room() } else { usize::MAX };
+            self.asked = self.read_size.min(room).max(limits::READ_LEAST);
             let worker = self.relay.worker;
             let mut scratch = worker.scratch.borrow_mut();
-            match attempt.poll_read(cx, &mut scratch, self.read_size) {
+            match attempt.poll_read(cx, &mut scratch, self.asked) {
                 Poll::Ready(Ok(got)) => self.take(&mut scratch, got.end),
                 Poll::Ready(Err(failure)) => self.finish(upstream::end_of(&failure), Some(&failure)),
                 Poll::Pending => {
@@ -205,7 +209,8 @@ impl Run<'_> {
             let room = limits::ERROR_BODY.saturating_sub(answer.before.len());
             answer.before.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
-        let full = bytes.len() >= self.read_size;
+        // Framing and encryption take their part of what was asked for.
+        self.more = bytes.len() >= self.asked - self.asked / 4;
         let mut encoded = self.relay.worker.encoded.borrow_mut();
         encoded.clear();
         let mut sent = false;
@@ -230,15 +235,6 @@ impl Run<'_> {
         drop(encoded);
         if sent {
             self.wrote_at = Instant::now();
-            self.read_size = match (self.relay.client.is_clear(), full) {
-                // Those that share a client take turns, so that who reads more at once would get more of it.
-                _ if self.relay.client.is_shared() => limits::READ_FIRST,
-                (false, _) => (self.read_size / 2).max(limits::READ_LEAST),
-                (true, true) if self.read_size < limits::READ_MOST && self.relay.client.takes_more() => {
-                    self.read_size * 2
-                }
-                (true, _) => self.read_size,
-            };
         }
         if answer.reading.tally.content != content
             && let Some(attempt) = &self.attempt
@@ -256,6 +252,13 @@ impl Run<'_> {
         } else if !answer.streams && !answer.committed && answer.reading.bytes > limits::WHOLE_MOST {
             self.finish(End::Reset, None);
         }
+        self.read_size = match (self.relay.client.is_clear(), self.more) {
+            // Those that share a client take turns, so that who reads more at once would get more of it.
+            _ if self.relay.client.is_shared() => limits::READ_FIRST,
+            (false, _) => (self.read_size / 2).max(limits::READ_LEAST),
+            (true, true) => (self.read_size * 2).min(limits::READ_MOST),
+            (true, false) => self.read_size.min(limits::READ_FIRST),
+        };
     }
 
     /// The terminal event came, and all that goes to the client was emitted.
