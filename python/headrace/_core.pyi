@@ -1,6 +1,7 @@
 """The native module, as `headrace._bridge` sees it. Compared with the built module by `make check`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from typing import Any, ClassVar, Literal, Self, final
 
 from typing_extensions import Buffer
@@ -33,6 +34,7 @@ __all__ = [
     "Decoder",
     "DemoRef",
     "FailureRef",
+    "FileWatchRef",
     "GatheredRef",
     "GatewayConfig",
     "GatewayRef",
@@ -765,6 +767,12 @@ class Encoder:
     def finish(self) -> bytes: ...
     @property
     def losses(self) -> list[Loss]: ...
+
+@final
+class FileWatchRef:
+    def __new__(cls, path: PathLike[str] | str) -> Self: ...
+    def fileno(self) -> int: ...
+    def drain(self) -> bool: ...
 
 @final
 class SandboxedRef:

@@ -3,8 +3,8 @@
 1. Until its first write a transaction reads on a reader's connection, each statement what is committed; from its first
    write on it has the writer's turn, and reads there too.
 2. Named locks are held outside the database, so that who waits for the world under one stops nobody's writes.
-3. Notices are rows. Listeners of this process are woken by its commits; others see that the log of writes (`-wal`) is
-   another than it was, and read: an idle process must cost nothing, and a look is a turn of a thread.
+3. Notices are rows. Listeners of this process are woken by its commits; others hear that the log of writes (`-wal`) was
+   written to, and read: an idle process must cost nothing, and a look is a turn of a thread.
 
 Never here: SQL of a domain.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -25,6 +24,7 @@ from headrace.store._heard import Ears
 from headrace.store._locks import NameLocks
 from headrace.store._threads import ConnectionThread, connect
 from headrace.store._writer import Writer
+from headrace.store._written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,10 +41,6 @@ __all__ = ["SqliteStore"]
 
 #: Connections that read at the same time, at most; each has a thread.
 READERS: Final = 4
-#: Seconds between two looks for other processes' notices, while somebody listens.
-POLL_S: Final = 0.25
-#: Nanoseconds in which two writes may leave one time of change: file systems take it from a coarse clock.
-COARSE_NS: Final = 100_000_000
 #: Seconds after a look that failed.
 RETRY_S: Final = 1.0
 #: Seconds that a notice stays for others to see.
@@ -120,7 +116,7 @@ class SqliteStore:
         self._ears = Ears()
         self._watch: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        self._tick: asyncio.TimerHandle | None = None
+        self._written: Written | None = None
         self._listening = asyncio.Lock()
         self._notices: Notices | None = None
         self._closed = False
@@ -202,8 +198,8 @@ class SqliteStore:
         if self._closed:
             return
         self._closed = True
-        if self._tick is not None:
-            self._tick.cancel()
+        if self._written is not None:
+            self._written.close()
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -265,14 +261,12 @@ class SqliteStore:
             self._notices = Notices(reader)
             loop = asyncio.get_running_loop()
             self._watch = loop.create_task(self._watching(self._notices))
-            self._poll(loop, WriteLog(path.with_name(path.name + "-wal")))
+            self._written = Written(loop, path.with_name(path.name + "-wal"), self._wake)
         if not self._ears.anybody:
             await self._notices.skip()
 
-    def _poll(self, loop: asyncio.AbstractEventLoop, log: WriteLog) -> None:
-        """Wake the watch where another process may have written since the last time."""
-        self._tick = loop.call_later(POLL_S, self._poll, loop, log)
-        if self._ears.anybody and log.may_have_changed():
+    def _wake(self) -> None:
+        if self._ears.anybody:
             self._woken.set()
 
     async def _watching(self, notices: Notices) -> None:
@@ -290,30 +284,6 @@ class SqliteStore:
                 continue
             for channel, text in found:
                 self._ears.hear(channel, text)
-
-
-class WriteLog:
-    """Says whether a database may have been written to, by its `-wal` file and without reading it.
-
-    - `path`: of that file. Where there is none (a journal of another kind, no write yet), nothing can be ruled out.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: tuple[int, int, int] | None = None
-
-    def may_have_changed(self) -> bool:
-        """Whether it is another than at the last call, or may be one that looks the same."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            self._seen = None
-            return True
-        now = (found.st_ino, found.st_size, found.st_mtime_ns)
-        late = abs(time.time_ns() - found.st_mtime_ns) < COARSE_NS
-        # One that changed so lately says nothing at the next call either: what was written since may look the same.
-        seen, self._seen = self._seen, None if late else now
-        return late or seen != now
 
 
 class Notices:

@@ -15,6 +15,7 @@ mod scripted;
 mod text;
 mod toml;
 mod vectors;
+mod watch;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
@@ -59,4 +60,6 @@ mod _core {
     use crate::toml::toml_document;
     #[pymodule_export]
     use crate::vectors::{float_array, pack_floats};
+    #[pymodule_export]
+    use crate::watch::FileWatchRef;
 }
