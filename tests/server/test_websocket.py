@@ -161,14 +161,28 @@ def test_a_warm_up_costs_no_request(tmp_path):
         assert "generate" not in up.seen[0].body
 
 
-def test_a_second_request_in_a_lane_waits_for_the_first(tmp_path):
+def test_a_second_request_in_a_named_lane_waits_for_the_first(tmp_path):
     script = [(200, SSE, answer(n)) for n in (1, 2)]
     with upstream(*script) as up, served(tmp_path, config(up.url)) as gateway, connect(ws_url(gateway)) as socket:
         for text in ("one", "two"):
-            socket.send(json.dumps({"type": "response.create", "model": "up/m", "input": text, "store": False}))
+            create = {"type": "response.create", "model": "up/m", "input": text, "store": False, "stream_id": "a"}
+            socket.send(json.dumps(create))
         ids = [[one["response"]["id"] for one in rest(socket) if "response" in one] for _ in range(2)]
         assert ids == [["resp_up1"] * 2, ["resp_up2"] * 2]
         assert [seen.body["input"] for seen in up.seen] == ["one", "two"]
+
+
+def test_a_second_request_without_a_lane_is_refused_while_the_first_is_answered(demo):
+    with connect(ws_url(demo)) as socket:
+        for _ in range(2):
+            socket.send(json.dumps({"type": "response.create", "model": "demo/slow", "input": "hi"}))
+        heard = []
+        while not heard or heard[-1]["type"] != "response.completed":
+            heard.append(json.loads(socket.recv(timeout=20)))
+        errors = [one for one in heard if one["type"] == "error"]
+        assert [(one["status"], one["error"]["code"]) for one in errors] == [(409, "response_in_progress")]
+        # The first answer went on undisturbed.
+        assert turn(socket, model="demo/text", input="hi")[-1]["type"] == "response.completed"
 
 
 @pytest.mark.filterwarnings("ignore:connect\\(\\) must be used:DeprecationWarning")

@@ -1,17 +1,17 @@
 //! A client's WebSocket (Responses): its requests by lanes, each answered as one over HTTP would be.
 //!
 //! 1. The policy admits the connection once, before the switch, and is asked for each request as ever.
-//! 2. Answers of different lanes are given at the same time, each with an upstream of its own, within one task. What
+//! 2. In a named lane a request waits for the one before it. Who names no lane is told at once that he asks too early (409).
+//! 3. Answers of different lanes are given at the same time, each with an upstream of its own, within one task. What
 //!    holds one of them up, or ends it, is nothing to the others.
-//! 3. A request that goes on from an answer gets that answer's items from here; nothing outlives the connection, and
+//! 4. A request that goes on from an answer gets that answer's items from here; nothing outlives the connection, and
 //!    all that it holds is bounded by multiples of a request's body (`limits.rs`).
-//! 4. The gateway pings a silent client, and ends a connection that gives no sign, that stops within a message, or that
+//! 5. The gateway pings a silent client, and ends a connection that gives no sign, that stops within a message, or that
 //!    has had its life: answers under way end first then.
-//! 5. When the connection ends, what is under way is cancelled and settled, and what waits was never asked.
+//! 6. When the connection ends, what is under way is cancelled and settled, and what waits was never asked.
 //!
 //! No upstream may be touched here: `exchange.rs` does.
 
-use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
 use std::mem::take;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ use crate::answer::Manner;
 use crate::client::{Alarm, ClientSocket, Gone, with_scratch};
 use crate::connection::{Next, flush};
 use crate::exchange::{Exchange, admitted};
-use crate::lane::{ClientLane, Line};
+use crate::lane::{ClientLane, Line, Told};
 use crate::limits;
 use crate::listener::Worker;
 use crate::policy::Refusal;
@@ -84,8 +84,7 @@ struct Running {
     request: Arc<ClientRequest>,
     /// Of the request, for the turn after this one.
     items: Vec<u8>,
-    /// The answer's id, once it is known.
-    id: Rc<OnceCell<String>>,
+    told: Rc<Told>,
     work: Work,
 }
 
@@ -264,6 +263,7 @@ impl Conversation {
             Ok(Asks::Steer { previous, input }) => self.steer(&previous, &input),
             Ok(Asks::Answer { lane, previous }) => {
                 let pushed = match self.closing {
+                    None if lane.is_none() && self.answers_unnamed() => Err(in_progress()),
                     None => self.queue.push(lane.as_deref(), previous, message),
                     Some(LIFE_OVER) => Err(life_over()),
                     Some(_) => return,
@@ -276,9 +276,15 @@ impl Conversation {
         }
     }
 
+    /// Whether the default lane has a request whose answer has not come to its end.
+    fn answers_unnamed(&self) -> bool {
+        let runs = |running: &Running| running.lane.is_none() && !running.told.end.get();
+        self.queue.holds_unnamed() || self.running.iter().any(runs)
+    }
+
     /// Nobody is steered: it would let the gateway ask a model once more by itself, without the policy's word.
     fn steer(&mut self, previous: &str, input: &[u8]) {
-        let running = self.running.iter().find(|running| running.id.get().is_some_and(|id| id == previous));
+        let running = self.running.iter().find(|running| running.told.id.get().is_some_and(|id| id == previous));
         let (code, message) = match running {
             Some(_) => ("steering_not_supported", "this gateway steers no answer; send the input in the next turn"),
             None if self.session.holds(previous) => ("response_already_completed", "that answer is complete"),
@@ -337,8 +343,9 @@ impl Conversation {
         let worker = Rc::clone(&self.worker);
         let request = ClientRequest::new(worker.request_id(), self.head.clone(), self.peer, facts, body);
         let request = Arc::new(request);
-        let id = Rc::new(OnceCell::new());
-        let mut client = ClientLane::new(Rc::clone(&self.line), lane.clone(), worker.config.body_limit, Rc::clone(&id));
+        let told = Rc::new(Told::default());
+        let mut client =
+            ClientLane::new(Rc::clone(&self.line), lane.clone(), worker.config.body_limit, Rc::clone(&told));
         let asked = Arc::clone(&request);
         let work = Box::pin(async move {
             let exchange = Exchange {
@@ -354,7 +361,7 @@ impl Conversation {
             let _ = exchange.run().await;
             client.into_ended()
         });
-        self.running.push(Running { lane, request, items, id, work });
+        self.running.push(Running { lane, request, items, told, work });
         Ok(())
     }
 
@@ -477,6 +484,11 @@ impl Running {
     fn weight(&self) -> usize {
         self.items.len() + self.request.body().map_or(0, |body| body.len())
     }
+}
+
+fn in_progress() -> RequestError {
+    let message = "an answer is being given; wait for its end, or name lanes by stream_id to have requests wait".into();
+    RequestError { status: 409, code: "response_in_progress", param: None, message }
 }
 
 fn life_over() -> RequestError {

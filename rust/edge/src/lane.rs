@@ -40,6 +40,15 @@ impl Line {
     }
 }
 
+/// What the client was told of an answer, for the conversation to see.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// The answer's id.
+    pub(crate) id: OnceCell<String>,
+    /// Its end, well or not: the client may ask again, though the exchange may not be over.
+    pub(crate) end: Cell<bool>,
+}
+
 /// One answer's part of a conversation.
 #[derive(Debug)]
 pub(crate) struct ClientLane {
@@ -52,8 +61,7 @@ pub(crate) struct ClientLane {
     mark: u64,
     /// Bytes that it gave.
     given: u64,
-    /// The answer's id, once it has told one.
-    id: Rc<OnceCell<String>>,
+    told: Rc<Told>,
     /// The id and the output of an answer that ended well.
     ended: Option<(String, Vec<u8>)>,
     /// It was told that no more will come.
@@ -61,9 +69,9 @@ pub(crate) struct ClientLane {
 }
 
 impl ClientLane {
-    pub(crate) fn new(line: Rc<Line>, name: Option<Rc<str>>, limit: usize, id: Rc<OnceCell<String>>) -> ClientLane {
+    pub(crate) fn new(line: Rc<Line>, name: Option<Rc<str>>, limit: usize, told: Rc<Told>) -> ClientLane {
         let events = Sse::default();
-        ClientLane { line, name, events, limit, mark: 0, given: 0, id, ended: None, broken: false }
+        ClientLane { line, name, events, limit, mark: 0, given: 0, told, ended: None, broken: false }
     }
 
     /// The answer's id and output, where it ended well.
@@ -125,18 +133,21 @@ impl ClientLane {
             return Err(Gone);
         }
         let mut out = Vec::new();
-        let ClientLane { events, name, limit, id, ended, .. } = self;
+        let ClientLane { events, name, limit, told, ended, .. } = self;
         for piece in pieces {
             let each = &mut |frame: Frame<'_>| {
                 if let Some(data) = frame.data.filter(|data| !data.is_empty()) {
                     talk::event(data, name.as_deref(), &mut out);
-                    if id.get().is_none()
-                        && let Some(told) = session::response_id(data)
+                    if told.id.get().is_none()
+                        && let Some(id) = session::response_id(data)
                     {
                         // Nobody else sets it.
-                        let _ = id.set(told);
+                        let _ = told.id.set(id);
                     }
-                    if let Some((id, output)) = might_end(data).then(|| session::ended(data)).flatten()
+                    if holds(data, ENDS) && session::is_end(data) {
+                        told.end.set(true);
+                    }
+                    if let Some((id, output)) = holds(data, GOOD_ENDS).then(|| session::ended(data)).flatten()
                         && output.len() <= *limit
                     {
                         *ended = Some((id, output));
@@ -170,6 +181,7 @@ impl ClientLane {
     pub(crate) fn tell(&mut self, status: u16, headers: &[(&str, &[u8])], body: &[u8]) {
         let mut out = Vec::new();
         talk::error(status, headers, body, self.name.as_deref(), &mut out);
+        self.told.end.set(true);
         // A client that is gone is seen by the conversation.
         let _ = self.write(&out);
     }
@@ -186,9 +198,10 @@ impl ClientLane {
     }
 }
 
-/// Whether an event may be the one that ends an answer well: a look that is cheaper than reading it.
-fn might_end(data: &[u8]) -> bool {
-    [&b"\"response.completed\""[..], b"\"response.incomplete\""]
-        .iter()
-        .any(|word| memchr::memmem::find(data, word).is_some())
+/// Whether an event may be one of these: a look that is cheaper than reading it.
+fn holds(data: &[u8], types: &[&[u8]]) -> bool {
+    types.iter().any(|word| memchr::memmem::find(data, word).is_some())
 }
+
+const GOOD_ENDS: &[&[u8]] = &[b"\"response.completed\"", b"\"response.incomplete\""];
+const ENDS: &[&[u8]] = &[b"\"response.completed\"", b"\"response.incomplete\"", b"\"response.failed\"", b"\"error\""];

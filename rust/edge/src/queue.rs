@@ -62,6 +62,11 @@ impl Queue {
         Ok(())
     }
 
+    /// Whether a request of the default lane waits.
+    pub(crate) fn holds_unnamed(&self) -> bool {
+        self.waiting.iter().any(|waiting| waiting.lane.is_none())
+    }
+
     fn name(&mut self, name: &str) -> Result<Rc<str>, RequestError> {
         if let Some(known) = self.names.iter().find(|known| &***known == name) {
             return Ok(Rc::clone(known));
@@ -121,6 +126,7 @@ mod tests {
             queue.push(lane, None, message.into()).unwrap();
         }
         assert_eq!(next(&mut queue), Some(taken(None, "1")));
+        assert!(queue.holds_unnamed());
         assert_eq!(next(&mut queue), Some(taken(Some("a"), "3")));
         assert_eq!(next(&mut queue), Some(taken(Some("b"), "5")));
         assert_eq!(next(&mut queue), None);
@@ -128,6 +134,7 @@ mod tests {
         assert_eq!(next(&mut queue), Some(taken(Some("a"), "4")));
         queue.done(None);
         assert_eq!(next(&mut queue), Some(taken(None, "2")));
+        assert!(!queue.holds_unnamed());
         assert_eq!((next(&mut queue), queue.bytes), (None, 0));
     }
 

@@ -69,6 +69,28 @@ fn a_lane_that_waits_holds_up_no_other_and_its_own_next_one() {
 }
 
 #[test]
+fn who_names_no_lane_asks_again_once_the_answer_has_ended_and_not_before() {
+    let (up, edge, _) = served(EdgeConfig::default(), answers);
+    let mut talker = Talker::to(&edge);
+    talker.ask("", "gate 1");
+    talker.ask("", "too early");
+    talker.ask("a", "beside it");
+    let heard = talker.until("out of beside it");
+    let refused: Vec<_> = heard.iter().filter(|text| text.contains(r#""type":"error""#)).collect();
+    assert_eq!(refused.len(), 1, "{heard:?}");
+    assert!(refused[0].contains(r#""status":409"#) && refused[0].contains("response_in_progress"), "{refused:?}");
+    assert_eq!(lane(refused[0]), "");
+    up.open("1");
+    talker.until("out of gate 1");
+    // As soon as the end is heard, whatever the exchange still has to do.
+    for n in 0..20 {
+        talker.ask("", &format!("turn {n}"));
+        assert!(!talker.until(&format!("out of turn {n}")).iter().any(|text| text.contains(r#""error":{"#)));
+    }
+    assert_eq!(up.facts().request_count, 22, "nobody was asked too early");
+}
+
+#[test]
 fn a_lane_whose_upstream_breaks_is_told_so_and_no_other() {
     let (up, edge, policy) = served(EdgeConfig::default(), |seen| match asked(seen).as_str() {
         // In the middle of an event.

@@ -238,6 +238,26 @@ pub fn response_id(event: &[u8]) -> Option<String> {
     None
 }
 
+/// Whether an event is an answer's last one, well or not (`response.completed`, `.incomplete`, `.failed`, `error`).
+#[must_use]
+pub fn is_end(event: &[u8]) -> bool {
+    let kind = || {
+        let mut s = Scanner::new(event);
+        let mut members = s.object().ok()?;
+        while let Some(key) = s.key(&mut members).ok()? {
+            if key.decode() == "type" {
+                return s.string_or_skip().ok()?.map(|kind| kind.decode().into_owned());
+            }
+            s.skip().ok()?;
+        }
+        None
+    };
+    let ends = |kind: String| {
+        matches!(kind.as_str(), "response.completed" | "response.incomplete" | "response.failed" | "error")
+    };
+    kind().is_some_and(ends)
+}
+
 /// The id and the output items of a response object in an event that ends an answer well (`response.completed`,
 /// `response.incomplete`); `None` for every other event.
 #[must_use]
@@ -353,6 +373,16 @@ mod tests {
         match session.frame(message.as_bytes()).unwrap() {
             Frame::Create { body, items } => (String::from_utf8(body).unwrap(), String::from_utf8(items).unwrap()),
             other @ Frame::WarmUp { .. } => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_end_is_told_by_its_type_alone() {
+        for kind in ["response.completed", "response.incomplete", "response.failed", "error"] {
+            assert!(is_end(format!(r#"{{"response":{{"id":"r"}}, "type" : "{kind}"}}"#).as_bytes()), "{kind}");
+        }
+        for event in [r#"{"type":"response.created","response":{"error":null}}"#, r#"{"delta":"error"}"#, "[", ""] {
+            assert!(!is_end(event.as_bytes()), "{event}");
         }
     }
 
