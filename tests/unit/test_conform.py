@@ -11,7 +11,8 @@ import pytest
 
 from headrace.conform import CorpusError, default_corpus, engines_of, judge, load, outcome_of, read, run
 from headrace.conform.corpus import FAMILIES, FEATURES, digest_list
-from headrace.conform.report import BEGIN, END, table, version_of, write_page
+from headrace.conform.report import BEGIN, END, cell, table, version_of, write_page
+from headrace.conform.run import Run
 
 EVERY_CUT = "1" in (os.environ.get("HEADRACE_LONG"), os.environ.get("HEADRACE_EVERY_CUT"))
 CUTS = 12
@@ -108,6 +109,21 @@ def test_an_end_without_a_reason_is_silent_and_one_with_a_reason_wrong():
     assert judge(case, said | {"finish": "stop"}).status == "wrong"
     assert judge(case, said | {"finish": None, "calls": [{"name": "open_lock"}]}).status == "wrong"
     assert judge(case, said | {"error": {"type": "APIError"}}).status == "right"
+
+
+def test_an_exception_of_the_language_is_right_by_accident_and_said_so(tmp_path):
+    case = next(one for one in CASES if one.id == "openai_chat/cut-after-whole-arguments")
+    found = judge(case, {"error": {"type": "KeyError"}})
+    assert (found.status, found.why) == ("accident", "an error by accident: KeyError")
+    # Where none is due it is as wrong as any.
+    good = next(one for one in CASES if "finish" in one.expect)
+    assert judge(good, {"error": {"type": "KeyError"}}).status == "wrong"
+    peer = Run("peer", "Peer", verdicts={case.id: found})
+    assert cell(peer, [case]) == "1/1 (1 by accident)"
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}{END}")
+    write_page(page, [peer], [case], default_corpus())
+    assert f"Right by accident, with `KeyError`: `{case.id}`." in page.read_text()
 
 
 def headrace(*arguments):

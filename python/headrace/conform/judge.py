@@ -6,9 +6,11 @@
    them. Our own engine is held to every field. An engine that gives `error.kind` is held to the kind.
 3. The reason of the end may be the vendor's own word or any usual word for ours; `stop` is right of calls where the
    vendor has no other word for their end.
-4. Where an error is due, it is right to raise one, or to hand on the provider's own word for it. To end without one and
-   without a reason is *silent*: a caller who looks can see that something is missing. To end with a reason, as if all
-   were well, or with calls to be carried out, is wrong.
+4. Where an error is due, it is right to raise one, or to hand on the provider's own word for it. It is right *by
+   accident* where what is raised is an exception of the language itself (`KeyError`, a reader's of JSON), which no
+   caller is told to expect: the answer is not taken for a good one, but who catches the library's errors does not
+   catch this. To end without an error and without a reason is *silent*: a caller who looks can see that something is
+   missing. To end with a reason, as if all were well, or with calls to be carried out, is wrong.
 5. An engine that hands on pieces of calls (`pieces`) has no say in which call is complete: what hangs on that is not
    offered, and its calls are not held against it where an error is due.
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Status", "Verdict", "judge"]
 
-Status = Literal["right", "wrong", "silent", "not_offered"]
+Status = Literal["right", "accident", "wrong", "silent", "not_offered"]
 
 ALWAYS = ("text", "refusal", "calls", "finish")
 ABOUT = {
@@ -52,6 +54,25 @@ WORDS = {
     "other": {"other", "unknown"},
 }
 """Reason of ours -> words of other engines for it."""
+
+ACCIDENTS = {
+    "AssertionError",
+    "AttributeError",
+    "IndexError",
+    "JSONDecodeError",
+    "KeyError",
+    "NameError",
+    "RangeError",
+    "RecursionError",
+    "ReferenceError",
+    "StopAsyncIteration",
+    "StopIteration",
+    "SyntaxError",
+    "TypeError",
+    "UnboundLocalError",
+    "UnicodeDecodeError",
+}
+"""Exceptions of Python and of JavaScript that nobody raises to say that an answer failed."""
 
 NO_REASON = {"", "none", "unknown", "other"}
 """Words for the end that claim nothing."""
@@ -93,7 +114,8 @@ def _judge_failure(case: Case, outcome: dict[str, Any], error: dict[str, Any] | 
         finish, calls = _word(outcome.get("finish")), outcome.get("calls") and not outcome.get("pieces")
         return _judge_missing_error(finish, {"error", _word(case.expect.get("raw", "error"))}, calls)
     if "kind" not in error:
-        return Verdict("right")
+        name = str(error.get("type"))
+        return Verdict("accident", f"an error by accident: {name}") if name in ACCIDENTS else Verdict("right")
     return Verdict("wrong", f"error is {error}, not {wanted}") if error != wanted else None
 
 

@@ -36,8 +36,10 @@ def cell(run: Run, cases: Sequence[Case]) -> str:
     offered = [status for status in found if status != "not_offered"]
     if not offered:
         return "-"
-    silent = offered.count("silent")
-    return f"{offered.count('right')}/{len(offered)}" + (f" ({silent} silent)" if silent else "")
+    silent, accident = offered.count("silent"), offered.count("accident")
+    notes = [f"{count} {word}" for count, word in ((accident, "by accident"), (silent, "silent")) if count]
+    right = offered.count("right") + accident
+    return f"{right}/{len(offered)}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def table(runs: Sequence[Run], cases: Sequence[Case]) -> str:
@@ -91,6 +93,11 @@ def page(runs: Sequence[Run], cases: Sequence[Case], corpus: Path) -> str:
         wrong = {name: verdict for name, verdict in run.verdicts.items() if verdict.status in ("wrong", "silent")}
         parts.append(f"### {run.label}\n")
         parts += [f"- `{name}`: {_plain(verdict.why)}" for name, verdict in wrong.items()] or ["Nothing."]
+        lucky: dict[str, list[str]] = {}
+        for name, verdict in run.verdicts.items():
+            if verdict.status == "accident":
+                lucky.setdefault(verdict.why.rpartition(" ")[2], []).append(f"`{name}`")
+        parts += [f"\nRight by accident, with `{error}`: {', '.join(names)}." for error, names in lucky.items()]
         parts.append("")
     return "\n".join(parts)
 
