@@ -16,6 +16,14 @@ pub(crate) fn begins(bytes: &[u8], known: &[u8]) -> bool {
     }
 }
 
+/// How many bytes two strings have in common at their beginning.
+#[inline]
+pub(crate) fn common(a: &[u8], b: &[u8]) -> usize {
+    let (steps, others) = (a.as_chunks::<16>().0, b.as_chunks::<16>().0);
+    let at = 16 * steps.iter().zip(others).take_while(|(x, y)| x == y).count();
+    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
+}
+
 /// Whether two strings of one length, which is at least `N` and at most twice that, are equal: their first `N` bytes and their last.
 #[inline]
 fn ends_agree<const N: usize>(a: &[u8], b: &[u8]) -> bool {
@@ -24,7 +32,7 @@ fn ends_agree<const N: usize>(a: &[u8], b: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::begins;
+    use super::{begins, common};
 
     #[test]
     fn every_byte_of_every_length_counts() {
@@ -35,9 +43,11 @@ mod tests {
                 let mut bytes = known.to_vec();
                 bytes.resize(length + more, b'x');
                 assert!(begins(&bytes, known), "{length} and {more}");
+                assert_eq!((common(&bytes, known), common(known, &bytes)), (length, length));
                 for at in 0..length {
                     bytes[at] ^= 1;
                     assert!(!begins(&bytes, known), "{length} and {more}, other at {at}");
+                    assert_eq!(common(&bytes, known), at);
                     bytes[at] ^= 1;
                 }
             }

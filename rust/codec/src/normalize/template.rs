@@ -13,7 +13,7 @@
 
 use crate::json::{Scan, Scanner, inside};
 use crate::limits::MAX_TEMPLATE;
-use crate::same::begins;
+use crate::same::{begins, common};
 use crate::text::Literal;
 
 /// How many ignored values of a payload are noted; those after them must then stay equal.
@@ -273,19 +273,6 @@ fn renumbered(known: &[u8], rest: &[u8]) -> Option<usize> {
         }
         (i, j) = (i + old, j + new);
     }
-}
-
-/// How many bytes two slices have in common at their beginning.
-#[inline]
-fn common(a: &[u8], b: &[u8]) -> usize {
-    let mut at = 0;
-    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
-        if x != y {
-            break;
-        }
-        at += 8;
-    }
-    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
 }
 
 fn value(payload: &[u8], (start, end): (u32, u32)) -> &[u8] {
