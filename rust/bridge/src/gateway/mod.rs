@@ -41,6 +41,7 @@ impl GatewayRef {
     fn start(config: &GatewayConfig) -> PyResult<Self> {
         let tls = TlsConfig::new(config.roots, config.extra_ca.as_deref())
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        tls.load();
         let queue = Arc::new(Queue::new()?);
         let policy: Arc<dyn Policy> = Arc::clone(&queue) as Arc<dyn Policy>;
         let edge = Edge::start(config.edge.clone(), &ClientConfig::new(tls), &policy)?;

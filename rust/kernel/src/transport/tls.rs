@@ -4,7 +4,7 @@
 //! them. Certificates are always verified: there is no switch for it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -50,8 +50,10 @@ impl std::error::Error for TlsError {}
 /// Trust and session cache of a process. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsConfig {
-    client: Arc<ClientConfig>,
+    client: Arc<LazyLock<Arc<ClientConfig>, Load>>,
 }
+
+type Load = Box<dyn FnOnce() -> Arc<ClientConfig> + Send>;
 
 impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,32 +62,41 @@ impl fmt::Debug for TlsConfig {
 }
 
 impl TlsConfig {
-    /// Trust `roots` and the certificates of `extra_ca_pem`. Reads the platform's store: some milliseconds.
+    /// Trust `roots` and the certificates of `extra_ca_pem`. The platform's store is read at the first handshake, or
+    /// before: see [`TlsConfig::load`].
     pub fn new(roots: Roots, extra_ca_pem: Option<&[u8]>) -> Result<Self, TlsError> {
-        let mut store = RootCertStore::empty();
-        if roots == Roots::Platform {
-            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        if roots == Roots::Bundled || (roots == Roots::Platform && store.is_empty()) {
-            store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        }
+        let mut given = RootCertStore::empty();
         if let Some(pem) = extra_ca_pem {
-            let before = store.len();
             for certificate in CertificateDer::pem_slice_iter(pem) {
                 let certificate = certificate.map_err(|_| TlsError::Pem)?;
-                store.add(certificate).map_err(|_| TlsError::Pem)?;
+                given.add(certificate).map_err(|_| TlsError::Pem)?;
             }
-            if store.len() == before {
+            if given.is_empty() {
                 return Err(TlsError::Pem);
             }
         }
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|_| TlsError::Provider)?
-            .with_root_certificates(store)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { client: Arc::new(config) })
+            .map_err(|_| TlsError::Provider)?;
+        let load = move || {
+            let mut store = RootCertStore::empty();
+            if roots == Roots::Platform {
+                store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+            if roots == Roots::Bundled || (roots == Roots::Platform && store.is_empty()) {
+                store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            }
+            store.extend(given.roots);
+            let mut config = builder.with_root_certificates(store).with_no_client_auth();
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(config)
+        };
+        Ok(Self { client: Arc::new(LazyLock::new(Box::new(load))) })
+    }
+
+    /// Read the platform's store now, some milliseconds: for who would not have streams wait for it later.
+    pub fn load(&self) {
+        LazyLock::force(&self.client);
     }
 
     /// Begin the handshake. Boxed: a session is large.
