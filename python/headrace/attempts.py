@@ -127,6 +127,7 @@ class CredentialAttempts:
     - `before`: so many attempts of this request were made elsewhere.
     - `ends`: when a deadline above this provider's own ends them all, in Unix time.
     - `way`: by which proxy the provider is asked.
+    - `http2`: over HTTP/2, where its address speaks it.
     - `told`: headers for the client with a good answer.
     """
 
@@ -140,6 +141,7 @@ class CredentialAttempts:
         "_credential",
         "_dead_codes",
         "_ends",
+        "_http2",
         "_model",
         "_pool",
         "_prepared",
@@ -168,6 +170,7 @@ class CredentialAttempts:
         ends: float | None = None,
         told: Headers = (),
         way: Way | None = None,
+        http2: bool = False,
     ) -> None:
         self._pool = pool
         self._model = model
@@ -183,6 +186,7 @@ class CredentialAttempts:
         self._ends = ends
         self._told = told
         self._way = way
+        self._http2 = http2
         self._round = 0
         # Mostly they stay empty: a long stream holds no sets for nothing.
         self._tried: frozenset[str] = frozenset()
@@ -393,6 +397,7 @@ class CredentialAttempts:
             delay=delay,
             fresh_connection=fresh,
             signer=signer,
+            http2=self._http2,
             proxy=self._way.of(prepared.url) if self._way is not None else None,
             told=self._told,
             secrets=secrets,

@@ -358,6 +358,8 @@ class AttemptSpec:
     """Signs the request, beside or instead of the headers' authorisation."""
     proxy: Secret | None = None
     """By way of whom: the proxy's address, with its credentials if it wants any."""
+    http2: bool = False
+    """Over HTTP/2, where an https endpoint speaks it."""
     relay: Relay | None = None
     """How the answer is relayed, where that is not the plan's: another provider may speak another protocol."""
     told: Headers = ()

@@ -63,6 +63,8 @@ class Row:
     listing: tuple[str, Headers] | None = None
     #: By which proxy it is asked. None: straight.
     way: Way | None = None
+    #: Over HTTP/2, where its address speaks it.
+    http2: bool = False
 
     def authorized(self, credential: Credential) -> Headers | AwsKeys:
         """Write a credential's secret, or the token that it got, into headers; or give the keys to sign with."""
@@ -292,6 +294,7 @@ def _row(row: Provider, server: Server, registry: Registry, demo_url: str | None
         able=able,
         listing=definition.listing(base_url, settings) if definition.listing is not None and row.list_models else None,
         way=way,
+        http2=row.http2,
     )
 
 

@@ -330,6 +330,7 @@ class RouteAttempts:
             ends=self._ends if before else None,
             told=self.told,
             way=target.row.way,
+            http2=target.row.http2,
         )
         return self.attempts.choose(now=now, random=random)
 

@@ -1,12 +1,11 @@
 """Proxies towards providers, through the whole gateway and the library: whom they see, and whose fault what is."""
 
 import json
-import shutil
-import subprocess
 
 import pytest
 from support.gateway import served, upstream
 from support.proxies import proxy
+from support.tls import issued
 from test_control import ASK, CHAT, ENVIRON, GOOD, row
 from test_failover import ANTHROPIC, other
 
@@ -37,20 +36,7 @@ def start(tmp_path):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """An authority's certificate, and of a server on localhost the chain and the key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("NO OPENSSL: it makes the test's certificates")
-    folder = tmp_path_factory.mktemp("tls")
-
-    def issue(name, *more):
-        command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-        files = ["-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
-        subprocess.run([*command.split(), *files, *more], check=True, capture_output=True, cwd=folder)
-
-    issue("authority")
-    leaf = ("-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE")
-    issue("localhost", "-CA", "authority.pem", "-CAkey", "authority.key", *leaf)
-    return folder / "authority.pem", folder / "localhost.pem", folder / "localhost.key"
+    return issued(tmp_path_factory.mktemp("tls"))
 
 
 def test_plain_http_goes_by_the_rows_proxy_and_its_secret_no_further(start):

@@ -227,6 +227,8 @@ class Provider:
     """What the kind's definition declares."""
     proxy: SecretText | None = None
     """The proxy by which this provider is asked, in the place of `server.proxy`; or `direct`."""
+    http2: bool = False
+    """Speak HTTP/2 where its https address does: many requests share few connections."""
     list_models: bool = True
     """Ask it for its own list of models when a client asks for the models (`GET /v1/models`), every ten minutes."""
     danger_plaintext: bool = False

@@ -96,6 +96,7 @@ struct SpecIn {
     think_tags: bool,
     signer: Option<SignerIn>,
     proxy: Option<SecretIn>,
+    http2: bool,
 }
 
 /// `headrace.requests.SigV4`.
@@ -200,7 +201,9 @@ impl KernelRef {
         let Driver::Blocking(runtime) = &self.driver else {
             return Err(PyRuntimeError::new_err("this kernel polls its attempts itself"));
         };
-        let (config, spec) = parts(spec, turn_id, model)?;
+        let (config, mut spec) = parts(spec, turn_id, model)?;
+        // Between two calls nobody would drive a connection that streams share.
+        spec.http2 = false;
         let attempt = {
             let _context = runtime.enter();
             self.client.attempt(spec)
@@ -310,6 +313,7 @@ fn parts(spec: SpecIn, turn_id: &str, model: Option<String>) -> PyResult<(Decode
         headers: spec.headers,
         body: vec![Bytes::copy_from_slice(&spec.body)],
         deadlines: spec.deadlines.read()?,
+        http2: spec.http2,
         signer: spec.signer.map(|signer| Box::new(signer.kernel())),
     };
     Ok((config, spec))

@@ -138,6 +138,7 @@ pub struct Deadlines {
 }
 
 /// One attempt, ready to send.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, as the policy has it")]
 #[derive(Clone, Debug)]
 pub struct AttemptSpec {
     pub method: String,
@@ -159,6 +160,8 @@ pub struct AttemptSpec {
     pub signer: Option<Box<Signer>>,
     /// By way of this proxy: its address, with its credentials if it wants any.
     pub proxy: Option<Secret>,
+    /// Over HTTP/2, where an https endpoint speaks it.
+    pub http2: bool,
     /// How the answer is relayed, where that is not the plan's: another provider may speak another protocol.
     pub relay: Option<Relay>,
     /// Told to the client with a good answer.

@@ -119,7 +119,8 @@ pub(crate) fn kernel_spec(
             unix_s,
         })
     });
-    Ok(KernelSpec { method: take(&mut spec.method), url, headers, body, deadlines, signer })
+    let (method, http2) = (take(&mut spec.method), spec.http2);
+    Ok(KernelSpec { method, url, headers, body, deadlines, http2, signer })
 }
 
 /// The decoder of an answer to `spec`.

@@ -12,10 +12,12 @@
 //!
 //! | state | what it waits for | then |
 //! |---|---|---|
-//! | `Fresh` | the first poll | a pooled connection: `Exchange`; none: `Opening` |
+//! | `Fresh` | the first poll | a pooled connection: `Exchange`; none: `Opening`; HTTP/2: `Choosing` |
+//! | `Choosing` | whoever opens an HTTP/2 connection | a stream of one: `Exchange`; none: `Opening` |
 //! | `Opening` | name and TCP | `Tunnelling` (a proxy), `Securing` (https) or `Exchange` |
 //! | `Tunnelling` | the proxy's word | `Securing` (https) or `Exchange` |
-//! | `Securing` | the TLS handshake | `Exchange` |
+//! | `Securing` | the TLS handshake | `Greeting` (HTTP/2) or `Exchange` |
+//! | `Greeting` | the first bytes of HTTP/2 sent | `Exchange` |
 //! | `Exchange` | the head, then the body as it is asked for | `Over` |
 //! | `Over` | nothing | |
 //!
@@ -38,6 +40,8 @@ use crate::scratch::Scratch;
 use crate::spec::AttemptSpec;
 use crate::trace::{Step, Trace};
 use crate::transport::http1::Exchange;
+use crate::transport::http2::{self, Greeting, H2Exchange, Link};
+use crate::transport::links::{Choice, Entry};
 use crate::transport::proxy::{self, ProxyFault};
 use crate::transport::secured::Secured;
 use crate::transport::websocket::{self, WsExchange};
@@ -81,9 +85,11 @@ pub struct Got {
 
 enum State {
     Fresh,
+    Choosing,
     Opening(Opening),
     Tunnelling(Opening),
     Securing(Box<Secured>),
+    Greeting(Greeting),
     Exchange(Box<Carrier>),
     Over,
 }
@@ -98,6 +104,8 @@ pub struct Attempt {
     trace: Trace,
     /// Not over a pooled connection.
     fresh: bool,
+    /// Of the HTTP/2 connection that this attempt opens.
+    entry: Option<Box<Entry>>,
     reused: bool,
     sent: u64,
     received: u64,
@@ -113,6 +121,7 @@ impl Attempt {
             phase: ErrorPhase::Connect,
             trace: Trace::default(),
             fresh: false,
+            entry: None,
             reused: false,
             sent: 0,
             received: 0,
@@ -234,15 +243,14 @@ impl Attempt {
                     if self.spec.url.websocket {
                         self.spec.url.endpoint = websocket::endpoint(&self.spec);
                     }
-                    let pooled = if self.fresh { None } else { self.client.pool().take(&self.spec.url.endpoint, now) };
-                    if let Some(taken) = pooled {
-                        self.reused = true;
-                        self.begin_exchange(taken.io, taken.opened)?;
+                    self.spec.http2 &= self.spec.url.endpoint.tls && !self.spec.url.websocket;
+                    if self.spec.http2 {
+                        self.state = State::Choosing;
                     } else {
-                        self.trace.start(Step::Connect);
-                        self.state = State::Opening(transport::open(&self.spec.url.endpoint));
+                        self.take_or_open(now)?;
                     }
                 }
+                State::Choosing => ready!(self.choose(cx))?,
                 State::Opening(opening) => {
                     let tcp = ready!(opening.as_mut().poll(cx))?;
                     self.trace.complete(Step::Connect);
@@ -264,7 +272,19 @@ impl Attempt {
                     ready!(secured.poll_handshake(cx)).map_err(|e| Cause::Tls(e.to_string()))?;
                     self.trace.complete(Step::Tls);
                     let State::Securing(secured) = std::mem::replace(&mut self.state, State::Over) else { continue };
+                    if let Some(entry) = self.entry.take() {
+                        if secured.speaks_http2() {
+                            self.state =
+                                State::Greeting(http2::greet(secured, self.client.clock.tick_length(), *entry));
+                            continue;
+                        }
+                        entry.give_up();
+                    }
                     self.begin_exchange(Io::Tls(secured), None)?;
+                }
+                State::Greeting(greeting) => {
+                    let link = ready!(greeting.as_mut().poll(cx))?;
+                    self.begin_stream(link)?;
                 }
                 State::Exchange(exchange) => {
                     if !exchange.is_sent() && exchange.poll_send(cx) == Poll::Ready(true) {
@@ -308,10 +328,65 @@ impl Attempt {
     fn secure(&mut self, tcp: TcpStream) -> Result<(), Cause> {
         if self.spec.url.endpoint.tls {
             self.trace.start(Step::Tls);
-            self.state = State::Securing(self.client.tls.handshake(&self.spec.url.endpoint, tcp)?);
+            self.state = State::Securing(self.client.tls.handshake(&self.spec.url.endpoint, tcp, self.spec.http2)?);
             return Ok(());
         }
         self.begin_exchange(Io::Plain(tcp), None)
+    }
+
+    /// A stream of an HTTP/2 connection, or the right to open one.
+    fn choose(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Cause>> {
+        let now = self.client.clock.now();
+        let choice = self.client.links().choose(&self.spec.url.endpoint, now, self.fresh, cx);
+        Poll::Ready(match choice {
+            Choice::Wait => return Poll::Pending,
+            Choice::Plain => {
+                self.spec.http2 = false;
+                self.take_or_open(now)
+            }
+            Choice::Take(link) => {
+                self.reused = true;
+                self.begin_stream(link)
+            }
+            Choice::Open => {
+                self.entry = Some(Box::new(Entry::new(&self.client, &self.spec.url.endpoint, !self.fresh)));
+                self.open();
+                Ok(())
+            }
+        })
+    }
+
+    fn take_or_open(&mut self, now: u64) -> Result<(), Cause> {
+        let pooled = if self.fresh { None } else { self.client.pool().take(&self.spec.url.endpoint, now) };
+        if let Some(taken) = pooled {
+            self.reused = true;
+            return self.begin_exchange(taken.io, taken.opened);
+        }
+        self.open();
+        Ok(())
+    }
+
+    fn open(&mut self) {
+        self.trace.start(Step::Connect);
+        self.state = State::Opening(transport::open(&self.spec.url.endpoint));
+    }
+
+    fn begin_stream(&mut self, link: Link) -> Result<(), Cause> {
+        self.phase = ErrorPhase::Request;
+        self.watch.enter(Phase::Head, self.client.clock.now());
+        if let Some(signer) = self.spec.signer.take() {
+            signer.sign(&mut self.spec);
+        }
+        let exchange = H2Exchange::new(link, &mut self.spec)?;
+        self.trace.start(Step::Send);
+        if exchange.is_sent() {
+            self.phase = ErrorPhase::Head;
+            self.trace.complete(Step::Send);
+            self.trace.start(Step::Head);
+        }
+        self.spec.headers = Vec::new();
+        self.state = State::Exchange(Box::new(Carrier::Http2(Box::new(exchange))));
+        Ok(())
     }
 
     fn begin_exchange(&mut self, io: Io, opened: Option<u64>) -> Result<(), Cause> {
@@ -365,6 +440,7 @@ impl Attempt {
             let endpoint = &self.spec.url.endpoint;
             match exchange.into_reusable() {
                 Some(Reusable::Http(io, rest)) => self.client.pool().put(endpoint, io, now, rest),
+                Some(Reusable::Stream(rest)) => self.client.links().put_draining(rest, now),
                 Some(Reusable::WebSocket(io, opened)) => self.client.pool().put_session(endpoint, io, now, opened),
                 None => {}
             }
@@ -377,13 +453,15 @@ impl Attempt {
         self.watch.enter(Phase::Over, self.client.clock.now());
         // Closes the connection.
         self.state = State::Over;
+        self.entry = None;
+        let unprocessed = cause == Cause::Unprocessed;
         Failure {
             kind: cause.kind(self.phase),
             phase: self.phase,
             cause,
             bytes_sent: self.sent,
             bytes_received: self.received,
-            reused_socket: self.reused,
+            reused_socket: self.reused || unprocessed,
             proxy: self.spec.url.endpoint.proxy.clone().filter(|_| self.phase == ErrorPhase::Connect),
         }
     }

@@ -7,6 +7,7 @@ use crate::attempt::Attempt;
 use crate::deadlines::{Clock, Talk};
 use crate::limits;
 use crate::spec::AttemptSpec;
+use crate::transport::links::Links;
 use crate::transport::pool::{Pool, PoolLimits};
 use crate::transport::resting::Signs;
 use crate::transport::tls::TlsConfig;
@@ -58,11 +59,18 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) tls: TlsConfig,
     pool: Mutex<Pool>,
+    links: Mutex<Links>,
+    /// In ticks.
+    pub(crate) idle_age: u64,
 }
 
 impl Inner {
     pub(crate) fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,16 +83,18 @@ impl Client {
             ping: clock.ticks(config.ping),
             pong: clock.ticks(config.pong),
         };
+        let idle_age = clock.ticks(config.idle_age);
         let pool = Pool::new(PoolLimits {
             per_endpoint: config.idle_per_endpoint,
             total: config.idle_total,
-            age: clock.ticks(config.idle_age),
+            age: idle_age,
             sessions: config.idle_sessions,
             session_age: clock.ticks(config.session_idle),
             session_life: clock.ticks(limits::SESSION_LIFE),
             signs: Signs { ping: clock.ticks(config.ping), pong: clock.ticks(config.pong) },
         });
-        Self { inner: Arc::new(Inner { clock, tls: config.tls, pool: Mutex::new(pool) }) }
+        let (pool, links) = (Mutex::new(pool), Mutex::default());
+        Self { inner: Arc::new(Inner { clock, tls: config.tls, pool, links, idle_age }) }
     }
 
     /// An attempt that does nothing until it is polled.
@@ -100,7 +110,7 @@ impl Client {
     /// Idle connections that are kept now.
     #[must_use]
     pub fn idle_connections(&self) -> usize {
-        self.inner.pool().len()
+        self.inner.pool().len() + self.inner.links().idle()
     }
 
     /// The one task of a client. It ends when there is no attempt and no idle connection, and with the client.
@@ -112,9 +122,10 @@ impl Client {
                 tokio::time::sleep(tick).await;
                 let Some(inner) = inner.upgrade() else { return };
                 let sweep = |now| {
+                    let linked = inner.links().sweep(now, inner.idle_age);
                     let mut pool = inner.pool();
                     pool.sweep(now);
-                    pool.len() > 0
+                    pool.len() > 0 || linked
                 };
                 if !inner.clock.advance(sweep) {
                     return;

@@ -24,7 +24,7 @@ pub struct Failure {
     pub bytes_sent: u64,
     /// Bytes received after TLS, heads and framing included.
     pub bytes_received: u64,
-    /// The connection had carried a request before this one.
+    /// The connection had carried a request before this one, or its peer said that it has not looked at this one.
     pub reused_socket: bool,
     /// The proxy on the way, where it happened before the provider could see the request.
     pub proxy: Option<Arc<Proxy>>,
@@ -53,6 +53,10 @@ pub enum Cause {
     /// `101 Switching Protocols`, or interim answers without end.
     Interim(u16),
     Body(BodyError),
+    /// The peer of an HTTP/2 connection has not looked at the request: it refused the stream or goes away.
+    Unprocessed,
+    /// An HTTP/2 stream or its connection ended with this reason.
+    Http2(h2::Reason),
     /// A frame of a WebSocket is malformed, or the switch to it.
     WebSocket(WsError),
     /// `101 Switching Protocols` to something that was not asked for.
@@ -91,6 +95,8 @@ impl fmt::Display for Cause {
             Self::Head(e) => write!(f, "the answer's head is malformed: {e}"),
             Self::Interim(status) => write!(f, "no final answer after interim status {status}"),
             Self::Body(e) => write!(f, "the answer's body is malformed: {e}"),
+            Self::Unprocessed => f.write_str("the connection takes no more requests"),
+            Self::Http2(reason) => write!(f, "the HTTP/2 stream was ended: {reason}"),
             Self::WebSocket(e) => write!(f, "the WebSocket is malformed: {e}"),
             Self::Upgrade => f.write_str("the switch to a WebSocket is not what was asked for"),
             Self::ContentCoding(e) => write!(f, "the answer's content coding failed: {e}"),
@@ -121,6 +127,9 @@ impl Failure {
     pub fn died_unanswered(&self) -> bool {
         self.reused_socket
             && self.bytes_received == 0
-            && matches!(self.cause, Cause::Closed | Cause::Read(_) | Cause::Write(_) | Cause::Silent)
+            && matches!(
+                self.cause,
+                Cause::Closed | Cause::Read(_) | Cause::Write(_) | Cause::Silent | Cause::Unprocessed
+            )
     }
 }

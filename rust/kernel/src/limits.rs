@@ -32,6 +32,31 @@ pub const MAX_INTERIM: u8 = 8;
 /// Granularity of every deadline. A deadline fires between its value and two ticks later, never before.
 pub const TICK: Duration = Duration::from_secs(1);
 
+/// Window of one HTTP/2 stream: what a stream holds whose owner takes nothing, as much as one read of HTTP/1.1 brings. At
+/// 50 ms to the provider it lets 1.3 MB/s pass, and a model writes a tenth of that.
+pub const STREAM_WINDOW: u32 = 64 << 10;
+
+/// Streams of one HTTP/2 connection. Its window is as large as all of theirs, so that no stream that nobody reads can hold
+/// up another: 16 MiB at the very worst. Beyond it another connection is opened.
+pub const STREAMS: usize = 256;
+
+/// What short DATA frames that nobody took may cost beyond their bytes, by one connection: 256 bytes each. Half of all
+/// streams may stand still with windows full of 100-byte events; a peer that goes beyond it has its connection closed.
+pub const FRAME_BUDGET: usize = 16 << 20;
+
+/// What of a request's body waits within one HTTP/2 stream for the peer's window.
+pub const SEND_BUFFER: usize = 64 << 10;
+
+/// Ticks between two pings of an HTTP/2 connection that has streams. An answer may be silent for minutes; a connection
+/// that is dead must not take new requests for as long.
+pub const PING_TICKS: u32 = 30;
+
+/// Ticks that a ping may go unanswered.
+pub const PONG_TICKS: u32 = 15;
+
+/// For how long an endpoint that chose HTTP/1.1 is not asked for HTTP/2 again.
+pub const PLAIN_AGE: Duration = Duration::from_mins(10);
+
 /// Idle connections kept for one endpoint. A burst of 64 completions finds its sockets again; beyond it the
 /// oldest one is closed.
 pub const IDLE_PER_ENDPOINT: usize = 64;

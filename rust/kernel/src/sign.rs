@@ -213,6 +213,7 @@ mod tests {
             headers: headers.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect(),
             body: vec![Bytes::copy_from_slice(body.as_bytes())],
             deadlines: Deadlines::default(),
+            http2: false,
             signer: None,
         };
         signer.sign(&mut spec);

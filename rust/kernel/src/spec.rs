@@ -23,6 +23,8 @@ pub struct AttemptSpec {
     /// The body's pieces, sent as they are, with one `writev` where the socket takes it.
     pub body: Vec<Bytes>,
     pub deadlines: Deadlines,
+    /// Over HTTP/2, where an https endpoint speaks it.
+    pub http2: bool,
     /// Signs the headers and the body once a connection is there.
     pub signer: Option<Box<SigV4>>,
 }
@@ -257,6 +259,7 @@ mod tests {
             headers: vec![("authorization".into(), "Bearer hush".into())],
             body: vec![Bytes::from_static(b"hush")],
             deadlines: Deadlines::default(),
+            http2: false,
             signer: None,
         };
         let shown = format!("{spec:?}");

@@ -98,6 +98,7 @@ fn read_spec(value: &Bound<'_, PyAny>) -> PyResult<AttemptSpec> {
             .extract::<Option<SignerIn>>()?
             .map(|signer| Box::new(signer.edge())),
         proxy: value.getattr(intern!(py, "proxy"))?.extract::<Option<SecretIn>>()?.map(|proxy| Secret(proxy.0)),
+        http2: value.getattr(intern!(py, "http2"))?.extract()?,
         relay: relay.extract::<Option<&str>>()?.map(relay_named).transpose()?,
         told: value.getattr(intern!(py, "told"))?.extract()?,
         hedge: hedge(&value.getattr(intern!(py, "hedge"))?)?,

@@ -157,6 +157,7 @@ pub fn spec(url: &str, request: &ClientRequest, protocol: Protocol) -> AttemptSp
         fresh_connection: false,
         signer: None,
         proxy: None,
+        http2: false,
         relay: None,
         told: Vec::new(),
         secrets: Vec::new(),

@@ -12,10 +12,11 @@ use headrace_http1::write::{self, RequestStart};
 use headrace_http1::{BodyDecoder, BodyError, BodyKind, HeadScanner, ResponseHead, WriteError, limits as http_limits};
 
 use super::Io;
+use super::coded::{self, Framed};
 use crate::content::ContentDecoder;
 use crate::failure::Cause;
 use crate::limits;
-use crate::scratch::{Scratch, Source};
+use crate::scratch::Scratch;
 use crate::spec::AttemptSpec;
 
 thread_local! {
@@ -172,8 +173,10 @@ impl Exchange {
         max: usize,
     ) -> Poll<Result<bool, Cause>> {
         scratch.clear();
-        if self.content.is_some() {
-            return self.poll_coded(cx, scratch, max);
+        if let Some(mut content) = self.content.take() {
+            let polled = coded::poll_content(self, cx, scratch, max, &mut content);
+            self.content = Some(content);
+            return polled;
         }
         loop {
             if self.body.is_done() {
@@ -189,49 +192,20 @@ impl Exchange {
         }
     }
 
-    fn poll_coded(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch, max: usize) -> Poll<Result<bool, Cause>> {
-        let Some(mut content) = self.content.take() else { return Poll::Ready(Ok(true)) };
-        let polled = self.poll_content(cx, scratch, max, &mut content);
-        self.content = Some(content);
-        polled
+    /// The connection after an answer with 101, with the bytes that came behind it.
+    pub(crate) fn into_upgraded(self) -> (Io, Vec<u8>) {
+        (self.io, self.inbox)
     }
 
-    fn poll_content(
-        &mut self,
-        cx: &mut Context<'_>,
-        scratch: &mut Scratch,
-        max: usize,
-        content: &mut ContentDecoder,
-    ) -> Poll<Result<bool, Cause>> {
-        if scratch.decoded.is_empty() {
-            scratch.decoded = vec![0; limits::SCRATCH];
-        }
-        let max = max.clamp(1, limits::SCRATCH);
-        loop {
-            let mut written = 0;
-            if content.has_more() {
-                written = content.drain(&mut scratch.decoded[..max]).map_err(Cause::ContentCoding)?;
-            } else if self.body.is_done() {
-                return if content.is_whole() { Poll::Ready(Ok(true)) } else { truncated() };
-            } else if ready!(self.poll_framed(cx, scratch, max.min(limits::ENCODED_READ)))? {
-                for piece in &scratch.pieces {
-                    let out = &mut scratch.decoded[written..max];
-                    written += content.decode(&scratch.raw[piece.clone()], out).map_err(Cause::ContentCoding)?;
-                }
-            } else {
-                self.body.finish().map_err(Cause::Body)?;
-            }
-            scratch.clear();
-            if written > 0 {
-                scratch.source = Source::Decoded;
-                scratch.pieces.push(0..written);
-                let over = self.body.is_done() && content.is_whole();
-                return Poll::Ready(Ok(over));
-            }
-        }
+    /// The connection, if it may carry another request; with the body's decoder where it has not ended.
+    pub(crate) fn into_reusable(self) -> Option<(Io, Option<BodyDecoder>)> {
+        let clean = self.keep_alive && self.outgoing.is_none() && self.write_error.is_none() && self.inbox.is_empty();
+        let rest = if self.body.is_done() { None } else { Some(self.body) };
+        clean.then_some((self.io, rest))
     }
+}
 
-    /// One read, its framing taken off: the pieces stand in `scratch`. `false`: the connection has ended.
+impl Framed for Exchange {
     fn poll_framed(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch, max: usize) -> Poll<Result<bool, Cause>> {
         scratch.clear();
         let max = max.clamp(1, scratch.raw.len());
@@ -267,16 +241,12 @@ impl Exchange {
         Poll::Ready(Ok(true))
     }
 
-    /// The connection after an answer with 101, with the bytes that came behind it.
-    pub(crate) fn into_upgraded(self) -> (Io, Vec<u8>) {
-        (self.io, self.inbox)
+    fn is_done(&self) -> bool {
+        self.body.is_done()
     }
 
-    /// The connection, if it may carry another request; with the body's decoder where it has not ended.
-    pub(crate) fn into_reusable(self) -> Option<(Io, Option<BodyDecoder>)> {
-        let clean = self.keep_alive && self.outgoing.is_none() && self.write_error.is_none() && self.inbox.is_empty();
-        let rest = if self.body.is_done() { None } else { Some(self.body) };
-        clean.then_some((self.io, rest))
+    fn finish(&mut self) -> Result<(), Cause> {
+        self.body.finish().map_err(Cause::Body)
     }
 }
 
@@ -292,10 +262,6 @@ fn head_of(spec: &AttemptSpec, method: &str, body: BodyKind, key: Option<&str>) 
     let headers = spec.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
     write::request(&mut head, &start, headers.chain(ours))?;
     Ok(head)
-}
-
-fn truncated<T>() -> Poll<Result<T, Cause>> {
-    Poll::Ready(Err(Cause::Body(BodyError::Truncated)))
 }
 
 impl Outgoing {

@@ -1,9 +1,12 @@
 //! Connections: opened, secured, kept. What speaks over one stands in a file of its own.
 //!
-//! `http1` and `websocket` are here, and `proxy` for the way through one; HTTP/2 will stand beside them.
+//! `http1`, `http2` and `websocket` speak, `pool` and `links` keep, `proxy` is the way through one.
 
+pub(crate) mod coded;
 mod dial;
 pub(crate) mod http1;
+pub(crate) mod http2;
+pub(crate) mod links;
 pub(crate) mod pool;
 pub mod proxy;
 pub(crate) mod resting;
@@ -26,6 +29,7 @@ use crate::failure::Cause;
 use crate::scratch::Scratch;
 use crate::spec::Endpoint;
 use http1::{Answer, Exchange};
+use http2::{Draining, H2Exchange};
 use secured::Secured;
 use websocket::WsExchange;
 
@@ -93,12 +97,15 @@ impl Io {
 /// What speaks over a connection for one attempt.
 pub(crate) enum Carrier {
     Http(Exchange),
+    Http2(Box<H2Exchange>),
     WebSocket(Box<WsExchange>),
 }
 
 /// What a connection is good for after an answer.
 pub(crate) enum Reusable {
     Http(Io, Option<BodyDecoder>),
+    /// What is left of a stream; its connection is kept anyway.
+    Stream(Draining),
     /// Opened at this tick.
     WebSocket(Io, u64),
 }
@@ -107,6 +114,7 @@ impl Carrier {
     pub(crate) fn sent(&self) -> u64 {
         match self {
             Self::Http(http) => http.sent,
+            Self::Http2(http) => http.sent,
             Self::WebSocket(ws) => ws.sent(),
         }
     }
@@ -114,6 +122,7 @@ impl Carrier {
     pub(crate) fn received(&self) -> u64 {
         match self {
             Self::Http(http) => http.received,
+            Self::Http2(http) => http.received,
             Self::WebSocket(ws) => ws.received(),
         }
     }
@@ -121,6 +130,7 @@ impl Carrier {
     pub(crate) fn is_sent(&self) -> bool {
         match self {
             Self::Http(http) => http.is_sent(),
+            Self::Http2(http) => http.is_sent(),
             Self::WebSocket(ws) => ws.is_sent(),
         }
     }
@@ -128,7 +138,7 @@ impl Carrier {
     /// Of an open WebSocket: 0 between two messages, else 1 and the bytes of the one that has begun to come.
     pub(crate) fn within(&self) -> Option<u64> {
         match self {
-            Self::Http(_) => None,
+            Self::Http(_) | Self::Http2(_) => None,
             Self::WebSocket(ws) => ws.within(),
         }
     }
@@ -143,6 +153,7 @@ impl Carrier {
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         match self {
             Self::Http(http) => http.poll_send(cx),
+            Self::Http2(http) => http.poll_send(cx),
             Self::WebSocket(ws) => ws.poll_send(cx),
         }
     }
@@ -150,6 +161,7 @@ impl Carrier {
     pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Cause>> {
         match self {
             Self::Http(http) => http.poll_head(cx),
+            Self::Http2(http) => http.poll_head(cx),
             Self::WebSocket(ws) => ws.poll_head(cx),
         }
     }
@@ -162,6 +174,7 @@ impl Carrier {
     ) -> Poll<Result<bool, Cause>> {
         match self {
             Self::Http(http) => http.poll_body(cx, scratch, max),
+            Self::Http2(http) => http.poll_body(cx, scratch, max),
             Self::WebSocket(ws) => ws.poll_body(cx, scratch, max),
         }
     }
@@ -169,6 +182,7 @@ impl Carrier {
     pub(crate) fn into_reusable(self) -> Option<Reusable> {
         match self {
             Self::Http(http) => http.into_reusable().map(|(io, rest)| Reusable::Http(io, rest)),
+            Self::Http2(http) => http.into_draining().map(Reusable::Stream),
             Self::WebSocket(ws) => ws.into_reusable().map(|(io, opened)| Reusable::WebSocket(io, opened)),
         }
     }

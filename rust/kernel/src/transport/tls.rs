@@ -50,10 +50,16 @@ impl std::error::Error for TlsError {}
 /// Trust and session cache of a process. Cheap to clone.
 #[derive(Clone)]
 pub struct TlsConfig {
-    client: Arc<LazyLock<Arc<ClientConfig>, Load>>,
+    configs: Arc<LazyLock<Configs, Load>>,
 }
 
-type Load = Box<dyn FnOnce() -> Arc<ClientConfig> + Send>;
+/// By what they offer: HTTP/1.1 alone, and HTTP/2 before it.
+struct Configs {
+    older: Arc<ClientConfig>,
+    newer: Arc<ClientConfig>,
+}
+
+type Load = Box<dyn FnOnce() -> Configs + Send>;
 
 impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,20 +95,23 @@ impl TlsConfig {
             store.extend(given.roots);
             let mut config = builder.with_root_certificates(store).with_no_client_auth();
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
-            Arc::new(config)
+            let mut newer = config.clone();
+            newer.alpn_protocols.insert(0, b"h2".to_vec());
+            Configs { older: Arc::new(config), newer: Arc::new(newer) }
         };
-        Ok(Self { client: Arc::new(LazyLock::new(Box::new(load))) })
+        Ok(Self { configs: Arc::new(LazyLock::new(Box::new(load))) })
     }
 
     /// Read the platform's store now, some milliseconds: for who would not have streams wait for it later.
     pub fn load(&self) {
-        LazyLock::force(&self.client);
+        LazyLock::force(&self.configs);
     }
 
     /// Begin the handshake. Boxed: a session is large.
-    pub(crate) fn handshake(&self, endpoint: &Endpoint, tcp: TcpStream) -> Result<Box<Secured>, Cause> {
+    pub(crate) fn handshake(&self, endpoint: &Endpoint, tcp: TcpStream, http2: bool) -> Result<Box<Secured>, Cause> {
         let name = ServerName::try_from(endpoint.host.clone())
             .map_err(|_| Cause::Tls("the host is no name for a certificate".into()))?;
-        Secured::new(&self.client, name, tcp).map(Box::new).map_err(|e| Cause::Tls(e.to_string()))
+        let config = if http2 { &self.configs.newer } else { &self.configs.older };
+        Secured::new(config, name, tcp).map(Box::new).map_err(|e| Cause::Tls(e.to_string()))
     }
 }

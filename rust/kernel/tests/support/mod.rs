@@ -34,6 +34,7 @@ pub fn get(url: &str) -> AttemptSpec {
         headers: Vec::new(),
         body: Vec::new(),
         deadlines: Deadlines::default(),
+        http2: false,
         signer: None,
     }
 }
