@@ -18,8 +18,8 @@ from typing import Any
 
 from benches.measure import Row
 from headrace.config import parse
-from headrace.figures import Figures
 from headrace.gateway import Gateway
+from headrace.metrics import Figures
 from headrace.node import Node
 from headrace.registry import Registry
 from headrace.requests import Plan

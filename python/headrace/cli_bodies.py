@@ -126,7 +126,7 @@ def bench(files: Sequence[IO[bytes]], *, protocol: Protocol, seconds: float, is_
     MiB, byte by byte: a body that is not the same all ways is an error, and no time is taken of it. One read for each
     event is what a live model comes to, 16 KiB reads are a full socket.
     """
-    from headrace.costs import cost_of
+    from headrace.reading_costs import cost_of
 
     costs = []
     for file in files:

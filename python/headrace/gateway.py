@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from headrace.config import Config, Key
     from headrace.credentials import Pool
     from headrace.credentials.oauth import TokenError
-    from headrace.figures import Figures
+    from headrace.metrics import Figures
     from headrace.node import Node
     from headrace.registry import Registry
     from headrace.resolver import Row, Target

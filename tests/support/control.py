@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.config import Config, parse
-from headrace.figures import Figures
 from headrace.gateway import Gateway
+from headrace.metrics import Figures
 from headrace.registry import Registry
 from headrace.requests import Failure
 from headrace.startup import check_selectors

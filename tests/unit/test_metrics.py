@@ -9,8 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.control import FakeError, FakeRequest, configured, gateway
 from test_gateway import ENVIRON, TEXT
 
-from headrace.figures import Figures
-from headrace.metrics import Family, Histogram, Metrics, content_type, page
+from headrace.metrics import Family, Figures, Histogram, Metrics, content_type, page
 from headrace.requests import Plan, Settlement
 from headrace.server._figures import edge_families, process_families
 from tests.conftest import ROOT

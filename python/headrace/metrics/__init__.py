@@ -9,10 +9,12 @@ Never here: a socket, a clock, a file, a request's or an answer's content.
 from headrace.metrics._exposition import Family, Histogram, content_type, page
 from headrace.metrics._figures import Metrics
 from headrace.metrics._state import Books, books_families, pool_families, running_family
+from headrace.metrics._watched import Figures
 
 __all__ = [
     "Books",
     "Family",
+    "Figures",
     "Histogram",
     "Metrics",
     "books_families",

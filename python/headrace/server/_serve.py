@@ -21,8 +21,8 @@ from headrace._bridge import DemoRef, GatewayConfig, GatewayRef
 from headrace.config import ConfigurationError, is_loopback
 from headrace.credentials.oauth import Keeper
 from headrace.credentials.vault import vault_of
-from headrace.figures import Figures
 from headrace.gateway import Gateway
+from headrace.metrics import Figures
 from headrace.node import Node
 from headrace.server._figures import edge_families, process_families
 from headrace.server._hands import Hands

@@ -5,9 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from headrace import Decoder, costs
+from headrace import Decoder, reading_costs
 from headrace.cli import main
-from headrace.costs import cost_of, payloads_of
+from headrace.reading_costs import cost_of, payloads_of
 
 CHUNK = b'data: {"id":"r1","model":"m","choices":[{"index":0,"delta":{"content":"%d"}}]}\n\n'
 END = b'data: {"id":"r1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -38,7 +38,7 @@ class Fed:
 
 def test_an_event_a_read_and_blocks_are_what_is_measured(monkeypatch):
     fed = []
-    monkeypatch.setattr(costs, "Decoder", lambda protocol: Fed(protocol, fed))
+    monkeypatch.setattr(reading_costs, "Decoder", lambda protocol: Fed(protocol, fed))
     cost_of(CHAT, "openai_chat", seconds=0.01)
     assert all(b"".join(pieces) == CHAT for pieces in fed)
     # Whole or one block, a read for each of the 41 frames with events, byte by byte.
@@ -58,7 +58,7 @@ def test_a_body_that_says_nothing_has_no_cost(body, why):
 
 
 def test_a_body_that_is_read_differently_in_pieces_has_no_cost(monkeypatch):
-    monkeypatch.setattr(costs, "Decoder", lambda protocol: Fed(protocol, [], reads=9))
+    monkeypatch.setattr(reading_costs, "Decoder", lambda protocol: Fed(protocol, [], reads=9))
     with pytest.raises(ValueError, match="in pieces"):
         cost_of(CHAT, "openai_chat", seconds=0.01)
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.keys import GatewayKey, KeyRing
-from headrace.metrics import Metrics, books_families, content_type, page, pool_families, running_family
+from headrace.metrics._exposition import content_type, page
+from headrace.metrics._figures import Metrics
+from headrace.metrics._state import books_families, pool_families, running_family
 from headrace.requests import Answer, Refusal
 from headrace.selectors import Explicit, parse
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from headrace.breaker import Breakers
     from headrace.catalogue import Listings
     from headrace.config import Config
-    from headrace.metrics import Books, Family
+    from headrace.metrics._exposition import Family
+    from headrace.metrics._state import Books
     from headrace.requests import Plan, Request
     from headrace.resolver import Row
     from headrace.routes import RouteAttempts
