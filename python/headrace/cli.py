@@ -84,7 +84,8 @@ def serve(path: Path | None, host: str | None, port: int | None, log_level: str)
         run(setup.config, registry=setup.registry, reloader=setup.reloader)
     except OSError as error:
         server = setup.config.server
-        click.echo(f"headrace: cannot listen on {server.host} port {server.port}: {error.strerror or error}", err=True)
+        where = f"{server.host} port {server.port}"
+        click.echo(f"headrace: cannot listen on {where}: {error.strerror or error}; --port takes another", err=True)
         sys.exit(1)
     except HeadraceError as error:
         click.echo(f"headrace: {error}", err=True)

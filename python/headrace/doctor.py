@@ -3,6 +3,7 @@
 1. Names are looked up by the very resolver that requests use.
 2. Nothing is sent anywhere unless `try_out` is called; then each credential makes one real request, of a few tokens.
 3. A finding holds no secret and no words of a provider.
+4. What is sent goes the way that requests go: by the same proxy.
 
 Never here: a repair.
 """
@@ -18,6 +19,7 @@ from headrace.catalogue import ask
 from headrace.config import Config, is_loopback
 from headrace.errors import HeadraceError, ProviderError
 from headrace.messages import Message, ModelRequest, Options
+from headrace.proxies import without_user
 from headrace.requests import AwsKeys, Refusal
 from headrace.resolver import LANGUAGE_MODEL, Resolver, Row, Target, compile_rows
 from headrace.runtime import RefusedError, SyncRuntime
@@ -88,7 +90,9 @@ def _row(row: Provider, made: Row) -> Finding:
     wires = ", ".join(dict.fromkeys(one.protocol for one in made.able.values()))
     able = ", ".join(sorted(made.able))
     where = "built in" if row.kind in BUILT_IN else f"{row.kind} at {made.base_url}"
-    told = f"{where}; {able} by {wires}; credentials: {ids or 'none'}"
+    proxy = None if made.way is None or row.kind in BUILT_IN else made.way.of(made.base_url)
+    way = f" by way of the proxy {without_user(proxy)}" if proxy is not None else ""
+    told = f"{where}{way}; {able} by {wires}; credentials: {ids or 'none'}"
     return Finding(bool(made.able), f"provider {row.id}", told)
 
 
@@ -144,18 +148,28 @@ def try_out(config: Config, registry: Registry) -> Iterator[Finding]:
         for credential in row.credentials or (None,):
             alone = replace(row, credentials=(credential,) if credential is not None else ())
             about = f"{row.id}/{credential.id}" if credential is not None else row.id
-            model = _some_model(resolver, rows[row.id])
+            model = _some_model(config, resolver, rows[row.id])
             if model is None:
-                yield Finding(False, about, "not tried: no model of it is known; name one in [models] or [profiles]")
+                yield Finding(
+                    False, about, "not tried: no model of it is known; name one in [models], [profiles] or [[routes]]"
+                )
             else:
                 # What leads to other rows goes, so that no other is asked in its place.
-                yield _tried(about, Config(providers=(alone,), store=config.store), f"{row.id}/{model}")
+                yield _tried(
+                    about, Config(server=config.server, providers=(alone,), store=config.store), f"{row.id}/{model}"
+                )
 
 
-def _some_model(resolver: Resolver, row: Row) -> str | None:
+def _some_model(config: Config, resolver: Resolver, row: Row) -> str | None:
     for _, route in resolver.names.public():
         if route.provider == row.id and route.capability == LANGUAGE_MODEL:
             return route.model
+    for one in config.routes:
+        if CAPABILITY_OF[one.profile.partition(".")[0]] == LANGUAGE_MODEL:
+            for name in one.to:
+                provider, _, model = name.partition("/")
+                if provider == row.id:
+                    return model
     if row.definition.models:
         return row.definition.models[0]
     credential = row.pool.peek(0.0)
@@ -164,7 +178,9 @@ def _some_model(resolver: Resolver, row: Row) -> str | None:
     own = row.authorized(credential) if credential is not None else ()
     if isinstance(own, AwsKeys):
         return None
-    listed = ask(row.listing[0], (*row.listing[1], *own)) or ()
+    url, headers = row.listing
+    proxy = row.way.of(url) if row.way is not None else None
+    listed = ask(url, (*headers, *own), proxy) or ()
     return listed[0].id if listed else None
 
 

@@ -637,6 +637,8 @@ class Gateway:
         cause = record.cause.value if record.cause is not None else "ended"
         # A connection's failure is told in the kernel's own words; any other message may be the provider's.
         why = f"{cause}, {error.message}" if error.kind == "transport" else cause
+        if record.status is not None:
+            why = f"{why} (status {record.status})"
         if not isinstance(step, AttemptSpec):
             follows = "answered"
         elif record.next_in is None:
@@ -644,13 +646,12 @@ class Gateway:
         else:
             follows = f"again in {step.delay:.2f} s"
         _LOG.info(
-            "request %d, attempt %d at %s/%s: %s (status %s), %s, %s",
+            "request %d, attempt %d at %s/%s: %s, %s, %s",
             failure.token,
             record.attempt,
             record.provider,
             record.credential or "-",
             why,
-            record.status,
             f"credential {record.marked}" if record.marked else "no mark",
             follows,
         )

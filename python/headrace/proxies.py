@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from headrace.requests import Secret
 
-__all__ = ["DIRECT", "NEAR", "Way", "is_past", "proxy_fault"]
+__all__ = ["DIRECT", "NEAR", "Way", "is_past", "proxy_fault", "without_user"]
 
 #: What a provider row says to be asked without a proxy.
 DIRECT: Final = "direct"
@@ -60,6 +60,12 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
         return ip_network(text.strip("[]"), strict=False)
     except ValueError:
         return None
+
+
+def without_user(proxy: Secret) -> str:
+    """Give a proxy's address as it may be shown: without whoever asks it."""
+    parts = urlsplit(proxy.reveal())
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def proxy_fault(address: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import calendar
 import pathlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -72,6 +73,7 @@ def test_nodes_together_let_in_what_the_limit_says(new_url: Callable[[], str], l
         refused = await admitted(nodes[0], limits)
         assert refused is not None
         assert (refused.status, refused.code, refused.retry_at) == (429, "rate_limit_exceeded", NOON + 60)
+        assert re.fullmatch(r"this key has used its \d+ \w+ of this minute", refused.message)
         # The next minute is another span.
         clock.now += 60
         assert await admitted(nodes[1], limits) is None

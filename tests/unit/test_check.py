@@ -32,5 +32,12 @@ def test_a_fault_is_one_line_with_its_place_and_the_way_out(case, tmp_path, monk
     assert "canary" not in line
 
 
+def test_secrets_that_are_not_there_are_no_two_of_one(tmp_path):
+    path = tmp_path / "broken.toml"
+    path.write_text('[[keys]]\nid = "a"\nsecret = "env:NO_A"\n[metrics]\nsecret = "env:NO_B"\n')
+    done = CliRunner().invoke(main, ["check", "--config", str(path)])
+    assert [re.findall(r"NO_\w", line) for line in done.output.splitlines()] == [["NO_A"], ["NO_B"]]
+
+
 def test_there_are_enough_of_them():
     assert len(CASES) >= 20

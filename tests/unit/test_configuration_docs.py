@@ -108,6 +108,20 @@ def test_every_table_is_told(text):
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
+def test_every_flag_of_a_dialect_is_told_once(text, root):
+    rows = re.findall(
+        r"^\| (`.*?`) \| (yes)? ?\| ", text[text.index("Flags of `dialect`.") :].partition("\n## ")[0], re.MULTILINE
+    )
+    told = {name: by_itself for names, by_itself in rows for name in re.findall(r"`(\w+)`", names)}
+    assert sorted(told) == sorted(openai_compatible.DIALECT_FLAGS)
+    source = (root / "rust/codec/src/request/flags.rs").read_text(encoding="utf-8")
+    name_of = dict(re.findall(r"^    (\w+) = \"(\w+)\",$", source, re.MULTILINE))
+    preset = source.partition("OPENAI_COMPATIBLE: TargetFlags = TargetFlags::of(&[")[2].partition("]")[0]
+    assert sorted(name for name in told if told[name]) == sorted(
+        name_of[one] for one in re.findall(r"Flag::(\w+)", preset)
+    )
+
+
 def test_the_example_is_a_configuration(text, tmp_path):
     example, route = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     registry = Registry(tuple)

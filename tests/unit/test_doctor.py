@@ -95,6 +95,54 @@ def test_live_tries_every_credential_once_and_names_what_failed(doctor):
     assert any(line.startswith("ok   demo: demo/text answered in") for line in lines)
 
 
+def test_a_model_that_only_a_route_names_is_tried(doctor):
+    text = """
+[[providers]]
+id = "first"
+kind = "demo"
+[[providers]]
+id = "second"
+kind = "openai_compatible"
+base_url = "{url}/v1"
+list_models = false
+[profiles]
+primary = "first/text"
+[[routes]]
+profile = "primary"
+to = ["second/spare"]
+"""
+    with Upstream({"/v1/chat/completions": Reply.stream(GOOD)}) as far:
+        code, lines = doctor(text.format(url=far.url), "--live")
+    assert code == 0, lines
+    assert any(line.startswith("ok   second: second/spare answered in") for line in lines), lines
+
+
+def test_live_goes_by_the_proxy_that_requests_go_by(doctor):
+    text = """
+[server]
+proxy = "{url}"
+[[providers]]
+id = "acme"
+kind = "openai_compatible"
+base_url = "http://acme.example/v1"
+danger_plaintext = true
+[[providers.credentials]]
+id = "good"
+secret = "env:GOOD"
+"""
+    script = {
+        "/v1/models": Reply.json({"data": [{"id": "listed"}]}),
+        "/v1/chat/completions": Reply.stream(GOOD),
+    }
+    with Upstream(script) as far:
+        code, lines = doctor(text.format(url=far.url), "--live")
+        asked = [(one.header("host"), one.target) for one in far.facts().requests]
+    assert code == 0, lines
+    assert asked == [("acme.example", path) for path in script]
+    assert any(f"http://acme.example/v1 by way of the proxy {far.url}; " in line for line in lines), lines
+    assert any(line.startswith("ok   acme/good: acme/listed answered in") for line in lines), lines
+
+
 def test_models_of_unknown_price_are_named_until_somebody_says_it(tmp_path):
     line = "-    prices: not known of acme/big; what they cost is counted nowhere"
     text = TEXT.format(url="http://127.0.0.1:9")

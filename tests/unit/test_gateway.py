@@ -219,7 +219,7 @@ def test_the_log_says_why_a_connection_failed_and_never_what_a_provider_said(cap
     with caplog.at_level(logging.INFO, logger="headrace"):
         of.next(failure("transport", token=made.token, phase="connect", message="connecting failed: refused"))
         of.next(failure("overloaded", token=made.token, attempt=2, status=503, message="your prompt was: hush"))
-    assert "endpoint, connecting failed: refused (status None)" in caplog.text
+    assert "endpoint, connecting failed: refused, no mark" in caplog.text
     assert "overloaded (status 503)" in caplog.text
     assert "hush" not in caplog.text
 

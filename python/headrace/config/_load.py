@@ -312,7 +312,10 @@ def beyond_schema(config: Config) -> Iterator[tuple[Path, str]]:
     yield from _repeated("keys", [key.id for key in config.keys])
     yield from _same_secrets(("keys",), [key.secret for key in config.keys])
     watcher = config.metrics.secret
-    if watcher is not None and any(key.secret.reveal() == watcher.reveal() for key in config.keys):
+    told = (
+        watcher.reveal() if watcher is not None else ""
+    )  # empty where its reference leads nowhere, which is said already
+    if told and any(key.secret.reveal() == told for key in config.keys):
         yield ("metrics", "secret"), "is the same secret as one of [[keys]]; give who watches its own"
     for at, key in enumerate(config.keys):
         for index, pattern in enumerate(key.models):

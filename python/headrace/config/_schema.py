@@ -473,7 +473,9 @@ def _fault(kind: type, error: dict[str, Any]) -> tuple[Path, str]:
     what = error["type"]
     if what in {"unexpected_keyword_argument", "extra_forbidden"}:
         known = [one.name for one in fields(_table_at(kind, path[:-1]) or kind)]
-        return path, f"unknown key{guess(str(path[-1]), known)}; known here: {', '.join(known)}"
+        meant = _MEANT.get(str(path[-1])) if path[:-2] == ("providers",) else None
+        hint = f"; {meant}" if meant is not None else guess(str(path[-1]), known)
+        return path, f"unknown key{hint}; known here: {', '.join(known)}"
     if what in {"missing", "missing_argument", "missing_keyword_only_argument"}:
         return path, f"is missing; add {path[-1]} = ..."
     if what in {"dataclass_type", "model_type"}:
@@ -483,6 +485,18 @@ def _fault(kind: type, error: dict[str, Any]) -> tuple[Path, str]:
         return path, f"must be an array of tables; write [[{name}]], once for each"
     message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
     return path, f"must be {message}"
+
+
+#: What is written into a row of a provider elsewhere, and where it stands here.
+_MEANT: Final = {
+    **dict.fromkeys(
+        ("api_key", "key", "secret", "token"), 'a key stands in [[providers.credentials]], as secret = "env:NAME"'
+    ),
+    **dict.fromkeys(("api_base", "endpoint", "url"), "the address is base_url"),
+    **dict.fromkeys(("model", "models", "model_name"), 'names of models stand in [models], as NAME = "ID/MODEL"'),
+    **dict.fromkeys(("provider", "type"), "what it is stands in kind"),
+    "name": "its name is id",
+}
 
 
 def guess(word: str, known: list[str]) -> str:

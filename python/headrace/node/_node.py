@@ -527,12 +527,8 @@ def _over(lease: Lease) -> Refusal:
             retry_at=lease.ends if lease.period != "total" else None,
             should_retry=False,
         )
-    return Refusal(
-        status=429,
-        code="rate_limit_exceeded",
-        message=f"this key may use {lease.limit} {lease.kind.value} a minute, and has",
-        retry_at=lease.ends,
-    )
+    share = f"its {lease.limit} {lease.kind.value} of this minute"
+    return Refusal(status=429, code="rate_limit_exceeded", message=f"this key has used {share}", retry_at=lease.ends)
 
 
 def _of(period: str) -> str:
