@@ -98,3 +98,28 @@ def test_links_between_the_documents_lead_somewhere():
     for file in FILES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8")):
             assert (file.parent / target).exists(), f"{file.name} -> {target}"
+
+
+def test_links_to_a_heading_lead_to_one():
+    for file in FILES:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", file.read_text(encoding="utf-8")):
+            text = (file.parent / target if target else file).read_text(encoding="utf-8")
+            headings = re.findall(
+                r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+            )
+            assert anchor in [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings], (
+                f"{file.name} -> {anchor}"
+            )
+
+
+def test_the_design_names_every_part_of_the_package():
+    text = (ROOT / "docs" / "DESIGN.md").read_text(encoding="utf-8")
+    section = text.partition("## Where Python's parts are\n")[2].partition("\n## ")[0]
+    listed = [
+        name
+        for row in re.findall(r"^\| .* \| (`.*) \|$", section, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    ]
+    package = ROOT / "python" / "headrace"
+    parts = {file.stem for file in package.glob("*.py")} | {file.parent.name for file in package.glob("*/__init__.py")}
+    assert sorted(listed) == sorted(parts - {"__init__"})
