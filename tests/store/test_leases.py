@@ -121,7 +121,7 @@ def test_tokens_count_once_they_are_known(new_url: Callable[[], str]) -> None:
         assert 1000 <= used <= 1000 + 2 * 100
         refused = await admitted(nodes[0], limits)
         assert refused is not None
-        assert "1000 tokens a minute" in refused.message
+        assert "1000 tokens of this minute" in refused.message
         for node in nodes:
             await node.stop()
 
