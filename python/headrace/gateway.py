@@ -551,8 +551,9 @@ class Gateway:
         def prepare(found: Target, runtime: RuntimeMap) -> Ready | Refusal:
             # What a library asks brings its body along; only the edge makes one for each request by a recipe.
             kept = not count and request.protocol is not None
-            alike = (client, found.wire.alike(runtime, request)) if kept and found.wire.alike is not None else None
-            ready: Ready | None = runtime.kept.get(alike)
+            read = found.wire.alike(runtime, request) if kept and found.wire.alike is not None else None
+            alike = None if read is None else (client, read)
+            ready: Ready | None = None if alike is None else runtime.kept.get(alike)
             if ready is None:
                 try:
                     ready = anew(found, runtime)

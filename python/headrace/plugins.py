@@ -42,7 +42,7 @@ Run: TypeAlias = Callable[[RuntimeMap, Any], Awaitable[Any]]
 
 
 Alike: TypeAlias = Callable[[RuntimeMap, Request], Hashable]
-"""From what is asked to all that its preparation depends on."""
+"""From what is asked to all that its preparation depends on. None: nothing is kept of it."""
 
 Listing: TypeAlias = Callable[[str, Any], tuple[str, Headers]]
 """Of a base URL and the settings, gives the address of the provider's own list of models, and headers beside the

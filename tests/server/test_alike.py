@@ -107,7 +107,8 @@ def config(url, *, version="one", order=(1, 2)):
         f'[[providers.credentials]]\nid = "c{n}"\nsecret = "env:KEY_{key}"\n' for n, key in enumerate(order)
     )
     return (
-        f'[[providers]]\nid = "acme"\nkind = "openai_compatible"\nbase_url = "{url}/v1"\npool = {{ strategy = "round_robin" }}\n'
+        f'[[providers]]\nid = "acme"\nkind = "openai_compatible"\nbase_url = "{url}/v1"\n'
+        'pool = { strategy = "round_robin" }\n'
         f'[providers.settings.headers]\nx-version = "{version}"\n{credentials}'
         f'[[providers]]\nid = "claude"\nkind = "anthropic"\nbase_url = "{url}"\n{credentials}'
         f'[[providers]]\nid = "resp"\nkind = "openai_compatible"\nprotocol = "openai_responses"\n'
@@ -126,7 +127,7 @@ WIRES = {"acme": CHAT, "claude": MESSAGES, "resp": RESPONSES}
 
 def one(near, seed):
     """Ask something that differs in all that may differ, and say what is wrong with what came of it."""
-    pick = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    pick = random.Random(seed)
     mark = f"mark-{seed}"
     path, provider = pick.choice([*PASSED]), pick.choice([*WIRES])
     stream = path == CHAT and provider == "acme" and pick.random() < 0.5

@@ -7,6 +7,7 @@ import pytest
 from support.control import Clock, FakeError, FakeRequest, configured, failure, gateway
 
 from headrace.gateway import ALIKE_KEPT
+from headrace.providers._wires import KEPT_HEADERS
 from headrace.requests import Answer, Plan, Refusal, Settlement
 
 TEXT = """
@@ -394,6 +395,12 @@ def test_headers_that_differ_with_each_client_fill_no_memory():
         made = plan(of, model="mock-fast", sent={"openai-beta": f"kind {n}"})
         assert dict(made.spec.headers)["openai-beta"] == f"kind {n}"
         assert len(of.way(made.token).runtime.kept) <= ALIKE_KEPT
+    # Nor long ones, of which even a few would, times the models that a client can name.
+    long = {"openai-beta": "x" * KEPT_HEADERS}
+    for _ in range(2):
+        made = plan(of, model="acme/fresh", sent=long)
+        assert dict(made.spec.headers)["openai-beta"] == long["openai-beta"]
+        assert (made.spec.sealed, of.way(made.token).runtime.kept) == (False, {})
 
 
 def test_a_decision_reads_no_prompt_and_is_quick():

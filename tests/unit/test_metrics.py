@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
@@ -163,3 +164,13 @@ def test_the_documents_list_is_what_there_is():
         "headrace_store_errors_total",
         "headrace_store_away",
     }
+
+
+def test_a_package_that_nobody_installed_has_figures_all_the_same(monkeypatch):
+    def version(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", version)
+    text = page(process_families(0.0), content_type(None)).decode()
+    assert "process_cpu_seconds_total" in text
+    assert "headrace_build_info" not in text

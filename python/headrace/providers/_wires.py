@@ -55,6 +55,9 @@ _PASSED: Final[Mapping[str, tuple[str, ...]]] = {
     "openai_responses": _OPENAI,
     "anthropic_messages": ("anthropic-version", "anthropic-beta"),
 }
+#: Characters of a client's headers that a preparation which is kept may have. Kinds of requests times models times this
+#: is what clients can fill; the SDKs' own headers have some hundred.
+KEPT_HEADERS: Final = 1024
 #: A header's name, as HTTP has it.
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: What no configuration may set: where secrets stand, and what belongs to the connection or to the body.
@@ -116,8 +119,14 @@ def passed_headers(request: Request, protocol: str) -> Headers:
 
 
 def alike(runtime: RuntimeMap, request: Request) -> Hashable:
-    """Give all that `language_model` and the preparations that only call it read of a request."""
-    return request.protocol, request.stream, request.include_usage, passed_headers(request, runtime.protocol)
+    """Give all that `language_model` and the preparations that only call it read of a request.
+
+    None for headers that are too long to be kept for others, who will hardly send the same.
+    """
+    passed = passed_headers(request, runtime.protocol)
+    if passed and sum(len(name) + len(value) for name, value in passed) > KEPT_HEADERS:
+        return None
+    return request.protocol, request.stream, request.include_usage, passed
 
 
 def language_model(

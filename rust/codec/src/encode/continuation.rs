@@ -125,6 +125,7 @@ fn texts(json: &[u8]) -> Scan<Vec<String>> {
             }
         }
     }
+    s.end()?;
     Ok(out)
 }
 
@@ -186,6 +187,8 @@ mod tests {
         assert_eq!(unwrap_texts(&wrap(Protocol::CohereChat, ContinuationForm::Details, None, "[]")), None);
         assert_eq!(unwrap_texts("hr1.cohere_chat.text.p.W3s"), None);
         assert_eq!(unwrap_texts("hr1.cohere_chat.text.p.e30"), None);
+        let more = wrapped(Protocol::CohereChat, TEXTS, None, br#"[{"text":"a"}] and more"#);
+        assert_eq!(unwrap_texts(&more), None, "not whole");
     }
 
     #[test]

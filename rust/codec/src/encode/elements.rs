@@ -1,11 +1,12 @@
 //! Gemini's event stream as the one JSON array that a client asked for: each event's JSON is an element, its bytes unchanged.
 //!
-//! 1. Nothing is read in the events: they are the provider's own, for a client of its own protocol.
-//! 2. An event without data is no element.
+//! 1. Nothing is read in the events but where a value ends: they are the provider's own, for a client of its own protocol.
+//! 2. An event without data is no element, and a mark of the end (`[DONE]`) neither. A row of values is one element each.
 //!
 //! What an array cannot hold was not passed on by whoever read the stream; nothing may be checked here again.
 
 use crate::framing::sse::Sse;
+use crate::json::Scanner;
 
 /// The array while it grows.
 #[derive(Debug)]
@@ -50,11 +51,16 @@ impl Elements {
 }
 
 fn put(data: Option<&[u8]>, count: &mut u64, out: &mut Vec<u8>) {
-    let Some(data) = data.map(<[u8]>::trim_ascii).filter(|data| !data.is_empty()) else { return };
-    out.push(if *count == 0 { b'[' } else { b',' });
-    out.extend_from_slice(data);
-    out.push(b'\n');
-    *count += 1;
+    let Some(data) = data.filter(|data| !data.trim_ascii_start().starts_with(b"[DONE]")) else { return };
+    let mut row = Scanner::new(data);
+    while !row.at_end() {
+        // Whoever read the stream has ended it at what is no JSON.
+        let Ok(value) = row.skip() else { return };
+        out.push(if *count == 0 { b'[' } else { b',' });
+        out.extend_from_slice(value);
+        out.push(b'\n');
+        *count += 1;
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +85,8 @@ mod tests {
             assert_eq!(array(&[head, tail]), want, "cut at {cut}");
         }
         assert_eq!(array(&[]), "[]\n");
+        assert_eq!(array(&[b"data: {\"a\":1} {\"b\":2}\n\ndata: [DONE]\n\n"]), "[{\"a\":1}\n,{\"b\":2}\n]\n");
+        assert_eq!(array(&[b"data: [DONE]\n\n"]), "[]\n");
         assert_eq!(array(&[b"data: 1"]), "[1\n]\n", "an end without a blank line");
     }
 }
