@@ -108,6 +108,20 @@ def test_every_table_is_told(text):
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
+def test_bounds_without_a_setting_are_those_of_the_edge(text, root):
+    told = re.findall(r"`(\d+)`", text.partition("What has no setting:")[2].partition("\n\n")[0])
+    source = (root / "rust/edge/src/limits.rs").read_text(encoding="utf-8")
+
+    def value(name):
+        unit, number = re.search(
+            rf"^pub const {name}: .* = (?:Duration::from_(\w+)\()?([\d_]+)\)?;$", source, re.MULTILINE
+        ).groups()
+        return int(number) * (60 if unit == "mins" else 1)
+
+    names = ("KEEP_ALIVE", "BODY_SILENCE", "KEEP_ALIVE_AFTER", "STALLED", "CONNECTIONS")
+    assert [int(one) for one in told] == [value(name) for name in names]
+
+
 def test_every_flag_of_a_dialect_is_told_once(text, root):
     rows = re.findall(
         r"^\| (`.*?`) \| (yes)? ?\| ", text[text.index("Flags of `dialect`.") :].partition("\n## ")[0], re.MULTILINE

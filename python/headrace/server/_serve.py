@@ -24,6 +24,7 @@ from headrace.credentials.vault import vault_of
 from headrace.gateway import Gateway
 from headrace.metrics import Figures
 from headrace.node import Node
+from headrace.selectors import some_of
 from headrace.server._figures import edge_families, process_families
 from headrace.server._hands import Hands
 from headrace.server._listings import Refresher
@@ -54,7 +55,7 @@ def serve(config: Config, *, registry: Registry, reloader: Reloader | None = Non
     - `config`: checked.
     - `reloader`: watched for another configuration; SIGHUP has it read at once.
 
-    Says `headrace: listening on http://HOST:PORT` on standard error when it answers.
+    Says `headrace: listening on http://HOST:PORT`, and for whom, on standard error when it answers.
 
     Raises `OSError`: the address cannot be listened on. `StoreError`: the store is another version's, or is none.
     """
@@ -142,7 +143,10 @@ class _Process:
         gc.set_threshold(COLLECT_AFTER, 10, 10)
         self._edge.set_ready(True)
         host, port = self._edge.address
-        sys.stderr.write(f"headrace: listening on http://{f'[{host}]' if ':' in host else host}:{port}\n")
+        where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        rows = some_of([row.id for row in self._config.providers])
+        keys = len(self._config.keys) or "none"
+        sys.stderr.write(f"headrace: listening on {where} (providers: {rows}; keys: {keys})\n")
         sys.stderr.flush()
         await self._stopping.wait()
         if self._look:
