@@ -193,8 +193,11 @@ def _tried(about: str, config: Config, selector: str) -> Finding:
     except RefusedError as error:
         return Finding(False, about, f"{selector}: {error.code}")
     except ProviderError as error:
-        status = error.event.status if error.event is not None else None
-        return Finding(False, about, f"{selector}: {error.kind}" + (f" (status {status})" if status else ""))
+        event = error.event
+        why = f" (status {event.status})" if event is not None and event.status else ""
+        if event is not None and event.kind == "transport":  # told in the kernel's own words
+            why = f", {event.message}"
+        return Finding(False, about, f"{selector}: {error.kind}{why}")
     except HeadraceError as error:
         return Finding(False, about, f"{selector}: {type(error).__name__}")
     return Finding(True, about, f"{selector} answered in {time.monotonic() - began:.2f} s")

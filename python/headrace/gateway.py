@@ -645,7 +645,7 @@ class Gateway:
         elif record.next_in is None:
             follows = f"then {running.hops[-1]}"
         else:
-            follows = f"again in {step.delay:.2f} s"
+            follows = f"again in {step.delay:.2f} s" if step.delay else "again at once"
         _LOG.info(
             "request %d, attempt %d at %s/%s: %s, %s, %s",
             failure.token,

@@ -95,6 +95,12 @@ def test_live_tries_every_credential_once_and_names_what_failed(doctor):
     assert any(line.startswith("ok   demo: demo/text answered in") for line in lines)
 
 
+def test_live_says_why_there_is_no_connection(doctor):
+    code, lines = doctor(TEXT.format(url="http://127.0.0.1:9"), "--live")
+    assert code == 1
+    assert "FAIL acme/good: acme/big: transport, connecting failed: connection refused" in lines
+
+
 def test_a_model_that_only_a_route_names_is_tried(doctor):
     text = """
 [[providers]]
