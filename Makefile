@@ -23,6 +23,7 @@ venv: $(DEPS)
 # The Python version is checked first: pip's own message about it comes late and is long.
 $(DEPS): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else f"headrace needs Python 3.11 or later, and {sys.executable} is {v[0]}.{v[1]}; set PYTHON=")'
+	@echo "installing what building and testing need into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --group dev
