@@ -306,7 +306,7 @@ fn deliver(
 ) -> bool {
     if let Some(data) = frame.data {
         let mut out = response.out(frame.offset, sink);
-        payload(data, frame.name, normalizer.get(), template, &mut out);
+        payload(data, frame.name, frame.repeats_name, normalizer.get(), template, &mut out);
     }
     let mark = response.take_mark();
     sink.frame(frame.start, frame.end, mark);
@@ -332,7 +332,7 @@ fn message_of(
     match event {
         Some(name) => {
             let name = message.header_bytes(name.clone());
-            payload(message.payload, name, normalizer.get(), template, &mut out);
+            payload(message.payload, name, message.repeats_headers, normalizer.get(), template, &mut out);
         }
         None => failure_of(message, &mut out),
     }
@@ -354,9 +354,20 @@ fn failure_of(message: &Message<'_>, out: &mut Out<'_>) {
     out.named_error(message.text(":error-code").unwrap_or_default(), &body);
 }
 
+/// `repeats_name`: the payload before had this name too.
 #[inline]
-fn payload(data: &[u8], name: &[u8], normalizer: &mut dyn Normalize, template: &mut Template, out: &mut Out<'_>) {
-    match template.fit(data, name) {
+fn payload(
+    data: &[u8],
+    name: &[u8],
+    repeats_name: bool,
+    normalizer: &mut dyn Normalize,
+    template: &mut Template,
+    out: &mut Out<'_>,
+) {
+    if !repeats_name {
+        template.named(name);
+    }
+    match template.fit(data) {
         Some((text, kept)) => normalizer.again(text, kept, out),
         None => read_payload(data, name, normalizer, template, out),
     }

@@ -1,13 +1,15 @@
 //! CRC-32, as zlib has it, of what AWS event streams sum up: the eight bytes of two lengths, and messages of a few hundred.
 //!
 //! 1. Messages of one length that have the same headers begin alike, up to their payload. The sum of that beginning is known from
-//!    the first of them.
+//!    the first of them, and so is that their prelude is right.
 //! 2. The library adds 64 bytes a step, and what is left over in one of many ways; a processor that guesses the way wrongly loses
 //!    more time than the sum takes. So the known beginning ends a whole number of steps before the end.
 //!
 //! No other checksum must be added here.
 
 use crc32fast::Hasher;
+
+use super::eventstream::PRELUDE;
 
 /// The bytes that the library adds at once.
 const STEP: usize = 64;
@@ -17,14 +19,14 @@ const REMEMBERED: usize = 128;
 /// Sums up messages.
 #[derive(Debug, Default)]
 pub(super) struct Checksum {
-    /// Empty, or all of them.
-    beginnings: Vec<Beginning>,
+    /// None of them, or places for all.
+    beginnings: Vec<Option<Beginning>>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Beginning {
-    /// Of its messages; none is empty.
-    length: usize,
+    /// Of its messages. It tells their length, and that of their headers.
+    prelude: [u8; PRELUDE],
     /// It has taken the beginning. It is kept whole, since making one asks the processor what it can do.
     hasher: Hasher,
 }
@@ -35,16 +37,22 @@ impl Checksum {
         crc32fast::hash(message)
     }
 
-    /// The sum of a message whose beginning, up to `payload`, is that of all others of the same length since [`Checksum::forget`].
+    /// Whether a message with this prelude was summed up since [`Checksum::forget`].
+    #[inline]
+    pub(super) fn knows(&self, prelude: &[u8; PRELUDE]) -> bool {
+        matches!(self.beginnings.get(place(prelude)), Some(Some(known)) if known.prelude == *prelude)
+    }
+
+    /// The sum of a message whose beginning, up to `payload`, is that of all others of the same prelude since
+    /// [`Checksum::forget`]. Its prelude was judged.
     #[inline]
     pub(super) fn of_repeated(&mut self, message: &[u8], payload: usize) -> u32 {
-        let Some(split) = message.len().checked_sub((message.len() - payload).next_multiple_of(STEP)) else {
-            return Checksum::of(message);
-        };
+        let split = message.len().checked_sub((message.len() - payload).next_multiple_of(STEP));
+        let Some((split, prelude)) = split.zip(message.first_chunk()) else { return Checksum::of(message) };
         let (beginning, rest) = message.split_at(split);
-        let known = match self.beginnings.get(message.len() % REMEMBERED) {
-            Some(known) if known.length == message.len() => known,
-            _ => self.remember(message.len(), beginning),
+        let known = match self.beginnings.get(place(prelude)) {
+            Some(Some(known)) if known.prelude == *prelude => known,
+            _ => self.remember(*prelude, beginning),
         };
         let mut hasher = known.hasher.clone();
         hasher.update(rest);
@@ -57,15 +65,20 @@ impl Checksum {
     }
 
     #[cold]
-    fn remember(&mut self, length: usize, beginning: &[u8]) -> &Beginning {
+    fn remember(&mut self, prelude: [u8; PRELUDE], beginning: &[u8]) -> &Beginning {
         if self.beginnings.is_empty() {
-            self.beginnings.resize(REMEMBERED, Beginning::default());
+            self.beginnings.resize(REMEMBERED, None);
         }
-        let known = &mut self.beginnings[length % REMEMBERED];
-        *known = Beginning { length, hasher: Hasher::new() };
-        known.hasher.update(beginning);
-        known
+        let mut hasher = Hasher::new();
+        hasher.update(beginning);
+        self.beginnings[place(&prelude)].insert(Beginning { prelude, hasher })
     }
+}
+
+/// The place of a beginning: the last bits of its messages' length.
+#[inline]
+fn place(prelude: &[u8; PRELUDE]) -> usize {
+    usize::from(prelude[3]) % REMEMBERED
 }
 
 /// The sum of eight bytes, by a table for each of them: for so few a call costs more than the sum.
@@ -115,11 +128,20 @@ mod tests {
         let (mut checksum, mut bytes) = (Checksum::default(), noise(1000));
         for payload in [0, 12, 60, 64, 75, 100, 130] {
             checksum.forget();
+            assert!(!checksum.knows(&[0; PRELUDE]));
             // Twice: the beginning is new, then known; the payload is another one each time.
             for length in (payload..600).chain(payload..600) {
                 let message = &mut bytes[..length];
                 message[payload..].iter_mut().for_each(|byte| *byte = byte.wrapping_mul(3).wrapping_add(1));
+                if let Some(prelude) = message.first_chunk_mut::<PRELUDE>() {
+                    *prelude = [7; PRELUDE];
+                    prelude[..4].copy_from_slice(&(length as u32).to_be_bytes());
+                }
                 assert_eq!(checksum.of_repeated(message, payload), Checksum::of(message), "{length}, {payload}");
+                let prelude = message.first_chunk().copied().unwrap_or_default();
+                // What is summed up whole is not remembered.
+                let split = (length - payload).next_multiple_of(STEP) <= length;
+                assert_eq!(checksum.knows(&prelude), split && length >= PRELUDE, "{length}, {payload}");
             }
             bytes[0] ^= 1;
         }

@@ -18,7 +18,7 @@ use super::clear;
 use crate::limits::{MAX_EVENTSTREAM_HEADER_BYTES, MAX_EVENTSTREAM_HEADERS, MAX_FRAME};
 
 /// Before the headers: two lengths and their checksum.
-const PRELUDE: usize = 12;
+pub(super) const PRELUDE: usize = 12;
 /// Behind the payload: the checksum of the message.
 const TRAILER: usize = 4;
 
@@ -125,7 +125,7 @@ impl EventStream {
     pub fn feed(&mut self, mut bytes: &[u8], each: &mut impl Each) -> Result<(), Broken> {
         while !bytes.is_empty() {
             let more = if self.partial.is_empty() {
-                match judged(bytes).map_err(|what| self.broken(what))? {
+                match self.judged(bytes).map_err(|what| self.broken(what))? {
                     Some(total) if total <= bytes.len() => {
                         let (whole, rest) = bytes.split_at(total);
                         bytes = rest;
@@ -143,7 +143,7 @@ impl EventStream {
                 self.partial.extend_from_slice(some);
                 bytes = rest;
                 if self.total.is_none() {
-                    self.total = judged(&self.partial).map_err(|what| self.broken(what))?;
+                    self.total = self.judged(&self.partial).map_err(|what| self.broken(what))?;
                 }
                 if self.total != Some(self.partial.len()) {
                     continue;
@@ -199,17 +199,26 @@ impl EventStream {
         Ok(())
     }
 
+    /// The total length of the message that begins so; `None` while its prelude is not complete.
+    #[inline]
+    fn judged(&self, head: &[u8]) -> Result<Option<usize>, &'static str> {
+        match head.first_chunk() {
+            Some(prelude) if self.checksum.knows(prelude) => Ok(Some(number(prelude, 0) as usize)),
+            Some(prelude) => judged(prelude).map(Some),
+            None => Ok(None),
+        }
+    }
+
     fn broken(&self, what: &'static str) -> Broken {
         Broken { offset: self.start, what }
     }
 }
 
-/// The total length of the message that begins so; `None` while its prelude is not complete.
-fn judged(head: &[u8]) -> Result<Option<usize>, &'static str> {
-    let Some((prelude, _)) = head.split_first_chunk::<PRELUDE>() else { return Ok(None) };
-    let Some((lengths, _)) = prelude.split_first_chunk() else { return Ok(None) };
+/// The total length of the message that has this prelude.
+fn judged(prelude: &[u8; PRELUDE]) -> Result<usize, &'static str> {
+    let &[a, b, c, d, e, f, g, h, ..] = prelude;
     let (total, headers, checksum) = (number(prelude, 0), number(prelude, 4), number(prelude, 8));
-    if of_eight(*lengths) != checksum {
+    if of_eight([a, b, c, d, e, f, g, h]) != checksum {
         return Err("the checksum of a message's prelude is wrong");
     }
     let (total, headers) = (total as usize, headers as usize);
@@ -222,7 +231,7 @@ fn judged(head: &[u8]) -> Result<Option<usize>, &'static str> {
     if total < PRELUDE + TRAILER + headers {
         return Err("a message is shorter than its headers");
     }
-    Ok(Some(total))
+    Ok(total)
 }
 
 /// Reads all headers, of whatever type.

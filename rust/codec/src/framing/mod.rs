@@ -29,6 +29,8 @@ pub struct Frame<'a> {
     pub offset: u64,
     pub start: u64,
     pub end: u64,
+    /// The frame before had this name too, and data. `false` says nothing.
+    pub repeats_name: bool,
 }
 
 /// A frame is longer than may be.

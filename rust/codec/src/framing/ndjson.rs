@@ -70,7 +70,7 @@ impl Ndjson {
             return true;
         }
         let start = std::mem::replace(&mut self.start, end);
-        each(Frame { name: b"", data: Some(line), offset, start, end })
+        each(Frame { name: b"", data: Some(line), offset, start, end, repeats_name: false })
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Sse {
     line: Vec<u8>,
     line_start: u64,
     name: Vec<u8>,
-    /// What was before the data of the last plain event, for the next.
+    /// What was before the data of the last event, for the next; empty where that was not a plain one.
     head: Vec<u8>,
     /// Joined `data` of the pending event, where it does not lie whole in the current read; starts at `skip`.
     data: Vec<u8>,
@@ -226,7 +226,8 @@ impl Sse {
         loop {
             let rest = &bytes[*pos..];
             // Mostly the lines before the data are those of the event before.
-            if self.head.is_empty() || !begins(rest, &self.head) {
+            let repeats_name = !self.head.is_empty() && begins(rest, &self.head);
+            if !repeats_name {
                 let Some(head) = head(rest) else {
                     let is_open = rest.strip_prefix(EVENT).is_some_and(|name| line_end(name).is_none());
                     return is_open.then_some(Plain::Open(*pos));
@@ -245,7 +246,7 @@ impl Sse {
             let frame_end = self.read + *pos as u64;
             let start = std::mem::replace(&mut self.start, frame_end);
             let name = name_in(&self.head);
-            if !each(Frame { name, data: Some(&after[..end]), offset, start, end: frame_end }) {
+            if !each(Frame { name, data: Some(&after[..end]), offset, start, end: frame_end, repeats_name }) {
                 return Some(Plain::Over);
             }
         }
@@ -328,6 +329,7 @@ impl Sse {
     }
 
     fn dispatch(&mut self, whole: Option<&[u8]>, end: u64, each: &mut impl Each) -> bool {
+        self.head.clear();
         let start = std::mem::replace(&mut self.start, end);
         let offset = self.first.take().unwrap_or(start);
         let data = match whole {
@@ -336,7 +338,7 @@ impl Sse {
             None => None,
         };
         let name = if self.name.is_empty() { &b"message"[..] } else { &self.name };
-        let more = each(Frame { name, data, offset, start, end });
+        let more = each(Frame { name, data, offset, start, end, repeats_name: false });
         self.name.clear();
         clear(&mut self.data);
         self.skip = 0;

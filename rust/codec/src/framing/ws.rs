@@ -17,7 +17,7 @@ impl Messages {
         let start = self.read;
         self.read += message.len() as u64;
         if !message.trim_ascii().is_empty() {
-            each(Frame { name: b"", data: Some(message), offset: start, start, end: self.read });
+            each(Frame { name: b"", data: Some(message), offset: start, start, end: self.read, repeats_name: false });
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ impl Normalize for BedrockInvoke {
     fn value(&mut self, json: &[u8], _name: &[u8], out: &mut Out<'_>) -> Scan<()> {
         let BedrockInvoke { format, template, chunk } = self;
         let read = match chunk.read(json)? {
-            Some(bytes) => object(bytes.trim_ascii(), format, template, out),
+            Some(bytes) => object(bytes, format, template, out),
             // A frame of another kind.
             None => Ok(()),
         };
@@ -99,7 +99,20 @@ impl Normalize for BedrockInvoke {
 }
 
 /// One object of the model's own format.
+#[inline]
 fn object(json: &[u8], format: &mut Option<Format>, template: &mut Template, out: &mut Out<'_>) -> Scan<()> {
+    if let Some(format) = format
+        && let Some((text, kept)) = template.fit(json)
+    {
+        format.get().again(text, kept, out);
+        return Ok(());
+    }
+    read_object(json.trim_ascii(), format, template, out)
+}
+
+/// The general way.
+#[inline(never)]
+fn read_object(json: &[u8], format: &mut Option<Format>, template: &mut Template, out: &mut Out<'_>) -> Scan<()> {
     if json.is_empty() || json == b"[DONE]" {
         return Ok(());
     }
@@ -111,10 +124,6 @@ fn object(json: &[u8], format: &mut Option<Format>, template: &mut Template, out
         return events(json, converse, out);
     }
     let normalizer = format.get();
-    if let Some((text, kept)) = template.fit(json, b"") {
-        normalizer.again(text, kept, out);
-        return Ok(());
-    }
     let read = normalizer.value(json, b"", out);
     match read {
         Ok(()) => template.learn(json, b"", normalizer.steady()),

@@ -115,6 +115,8 @@ struct Here<'a> {
 pub struct Template {
     bytes: Vec<u8>,
     name: Vec<u8>,
+    /// The next payload has that name.
+    is_named: bool,
     /// In their order in `bytes`; which of them is the text's.
     holes: Vec<Hole>,
     text: usize,
@@ -127,22 +129,23 @@ pub struct Template {
 }
 
 impl Template {
+    /// The name of the next payload, and of those after it until another is said.
+    #[inline]
+    pub fn named(&mut self, name: &[u8]) {
+        self.is_named = self.name.len() == name.len() && begins(name, &self.name);
+    }
+
     /// The text of `payload` and what is kept, if it fits. An empty text never does: it may mean something else.
     #[expect(clippy::inline_always, reason = "measured: a literal that goes through memory stalls every frame")]
     #[inline(always)]
     #[must_use]
-    pub fn fit<'a>(&mut self, payload: &'a [u8], name: &[u8]) -> Option<(Literal<'a>, &'a [u8])> {
-        if !self.valid {
+    pub fn fit<'a>(&mut self, payload: &'a [u8]) -> Option<(Literal<'a>, &'a [u8])> {
+        if !self.valid || !self.is_named {
             return None;
         }
-        let found = self.compare(payload).filter(|(text, _)| !text.raw.is_empty() && self.is_named(name))?;
+        let found = self.compare(payload).filter(|(text, _)| !text.raw.is_empty())?;
         self.misses = 0;
         Some(found)
-    }
-
-    #[inline]
-    fn is_named(&self, name: &[u8]) -> bool {
-        self.name.len() == name.len() && begins(name, &self.name)
     }
 
     #[expect(clippy::inline_always, reason = "measured: a literal that goes through memory stalls every frame")]
@@ -209,9 +212,17 @@ impl Template {
 
     /// `payload` was read the general way: keep it if it is steady. A stream whose payloads never repeat is looked at
     /// ever more rarely.
+    #[inline]
     pub fn learn(&mut self, payload: &[u8], name: &[u8], steady: Option<&Steady>) {
         self.valid = false;
-        let Some(steady) = steady.filter(|_| payload.len() <= MAX_TEMPLATE) else { return };
+        if let Some(steady) = steady
+            && payload.len() <= MAX_TEMPLATE
+        {
+            self.learn_steady(payload, name, steady);
+        }
+    }
+
+    fn learn_steady(&mut self, payload: &[u8], name: &[u8], steady: &Steady) {
         self.misses = self.misses.saturating_add(1);
         if self.misses > 12 && self.misses % 64 > 4 {
             return;
@@ -241,6 +252,7 @@ impl Template {
         self.bytes.extend_from_slice(payload);
         self.name.clear();
         self.name.extend_from_slice(name);
+        self.is_named = true;
         self.valid = true;
     }
 
@@ -324,16 +336,16 @@ mod tests {
     #[test]
     fn what_changed_once_may_change_and_the_rest_may_not() {
         let mut t = learnt(&[r#"{"a":1,"b":"x","t":"one"}"#]);
-        assert!(t.fit(br#"{"a":1,"b":"x","t":"other\n"}"#, b"n").unwrap().0.is("other\n"));
-        assert!(t.fit(br#"{"a":2,"b":"x","t":"one"}"#, b"n").is_none());
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"other\n"}"#).unwrap().0.is("other\n"));
+        assert!(t.fit(br#"{"a":2,"b":"x","t":"one"}"#).is_none());
         let mut t = learnt(&[r#"{"a":1,"b":"x","t":"one"}"#, r#"{"a":22,"b":"x","t":"two"}"#]);
-        assert!(t.fit(br#"{"a":333,"b":"x","t":"three"}"#, b"n").unwrap().0.is("three"));
-        assert!(t.fit(br#"{"a":333,"b":"y","t":"three"}"#, b"n").is_none());
+        assert!(t.fit(br#"{"a":333,"b":"x","t":"three"}"#).unwrap().0.is("three"));
+        assert!(t.fit(br#"{"a":333,"b":"y","t":"three"}"#).is_none());
         // Ignored is ignored, of whatever kind.
-        assert!(t.fit(br#"{"a":[null,{"x":1}],"b":"x","t":"3"}"#, b"n").unwrap().0.is("3"));
-        assert!(t.fit(br#"{"a":333,"b":"x","t":"3"  }"#, b"n").unwrap().0.is("3"));
+        assert!(t.fit(br#"{"a":[null,{"x":1}],"b":"x","t":"3"}"#).unwrap().0.is("3"));
+        assert!(t.fit(br#"{"a":333,"b":"x","t":"3"  }"#).unwrap().0.is("3"));
         let mut t = learnt(&[r#"{"b":"x","t":"one","a":1}"#, r#"{"b":"xx","t":"","a":1}"#]);
-        assert!(t.fit(br#"{"b":"","t":"3","a":1}"#, b"n").unwrap().0.is("3"));
+        assert!(t.fit(br#"{"b":"","t":"3","a":1}"#).unwrap().0.is("3"));
     }
 
     #[test]
@@ -341,13 +353,13 @@ mod tests {
         let first = br#"{"t":"one","k":{"n":1}}"#;
         let mut t = Template::default();
         t.learn(first, b"n", Some(&read(first).keeping(first, &first[15..22])));
-        let (text, kept) = t.fit(br#"{"t":"two","k":{"n":[2,"3"]}}"#, b"n").unwrap();
+        let (text, kept) = t.fit(br#"{"t":"two","k":{"n":[2,"3"]}}"#).unwrap();
         assert!(text.is("two"));
         assert_eq!(kept, br#"{"n":[2,"3"]}"#);
-        assert!(t.fit(br#"{"t":"two","k":{"n":01}}"#, b"n").is_none());
-        assert!(t.fit(br#"{"t":"two","k":{"n":1},"m":2}"#, b"n").is_none());
+        assert!(t.fit(br#"{"t":"two","k":{"n":01}}"#).is_none());
+        assert!(t.fit(br#"{"t":"two","k":{"n":1},"m":2}"#).is_none());
         let mut plain = learnt(&[r#"{"t":"one"}"#]);
-        assert!(plain.fit(br#"{"t":"two"}"#, b"n").unwrap().1.is_empty());
+        assert!(plain.fit(br#"{"t":"two"}"#).unwrap().1.is_empty());
     }
 
     #[test]
@@ -395,12 +407,16 @@ mod tests {
             r#"{"a":1,"b":"x","#,
             "",
         ] {
-            assert!(t.fit(wrong.as_bytes(), b"n").is_none(), "{wrong}");
+            assert!(t.fit(wrong.as_bytes()).is_none(), "{wrong}");
         }
-        assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#, b"other name").is_none());
+        t.named(b"other name");
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#).is_none());
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#).is_none());
+        t.named(b"n");
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#).is_some());
         let mut padded = learnt(&["{\"t\":\"one\"}  "]);
-        assert!(padded.fit(b"{\"t\":\"two\"}}", b"n").is_none());
+        assert!(padded.fit(b"{\"t\":\"two\"}}").is_none());
         t.forget();
-        assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#, b"n").is_none());
+        assert!(t.fit(br#"{"a":1,"b":"x","t":"one"}"#).is_none());
     }
 }
