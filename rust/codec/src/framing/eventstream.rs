@@ -216,9 +216,10 @@ impl EventStream {
 
 /// The total length of the message that has this prelude.
 fn judged(prelude: &[u8; PRELUDE]) -> Result<usize, &'static str> {
-    let &[a, b, c, d, e, f, g, h, ..] = prelude;
+    let mut lengths = [0; 8];
+    lengths.copy_from_slice(&prelude[..8]);
     let (total, headers, checksum) = (number(prelude, 0), number(prelude, 4), number(prelude, 8));
-    if of_eight([a, b, c, d, e, f, g, h]) != checksum {
+    if of_eight(lengths) != checksum {
         return Err("the checksum of a message's prelude is wrong");
     }
     let (total, headers) = (total as usize, headers as usize);

@@ -312,7 +312,7 @@ mod tests {
                     assert_eq!(read, characters_one_by_one(&text, 0, &mut singles), "{byte} at {at} of {length}");
                     assert_eq!(read < length, value(text[at]).is_none(), "{byte} at {at} of {length}");
                     // With the byte that what is left over is a part of.
-                    let end = read * 3 / 4 + usize::from(read % 4 > 0);
+                    let end = read * 3 / 4 + usize::from(!read.is_multiple_of(4));
                     assert_eq!(steps[..end], singles[..end], "{byte} at {at} of {length}");
                     let mut decoded = STANDARD.decode(&text[..read / 4 * 4]).unwrap();
                     assert_eq!(steps[..decoded.len()], decoded);
