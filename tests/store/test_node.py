@@ -469,6 +469,28 @@ def test_a_full_journal_refuses_new_requests_and_keeps_what_it_has(tmp_path: pat
     run(body)
 
 
+def test_rows_of_a_commit_that_does_not_end_count_until_the_store_has_them(tmp_path: pathlib.Path) -> None:
+    async def body() -> None:
+        node, held = await held_node(f"sqlite:{tmp_path}/store.db", journals=None, journal_limit=5)
+        for n in range(3):
+            node.settled(settled(n))
+        await until(lambda: held.running)
+        for n in range(3, 5):
+            assert node.admit(None, None) is None
+            node.settled(settled(n))
+        assert node.waiting == 5
+        refused = node.admit(None, None)
+        assert isinstance(refused, Refusal)
+        assert refused.code == "store_unavailable"
+        held.may.set()
+        await until(lambda: node.committed == 5)
+        await until(lambda: node.waiting == 0)
+        assert node.admit(None, None) is None
+        await node.stop()
+
+    run(body)
+
+
 def test_a_node_serves_without_its_store_for_a_stated_time() -> None:
     away = Away("memory:")
     now, wall = [1000.0], [5e9]

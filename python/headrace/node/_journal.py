@@ -43,7 +43,8 @@ class Journal:
         self._path = None if folder is None else folder / f"{_PREFIX}{name}.jsonl"
         self._file: IO[bytes] | None = None
         self._rows: list[Rows] = []
-        #: Lines that the disk has not taken.
+        #: Rows of which no line was made, and lines that the disk has not taken.
+        self._fresh: list[Rows] = []
         self._unwritten = bytearray()
 
     def __len__(self) -> int:
@@ -51,10 +52,20 @@ class Journal:
 
     def add(self, rows: Sequence[Rows]) -> None:
         """Keep rows. Raises `OSError`: the disk does not take them; they are kept in memory all the same."""
+        self.hold(rows)
+        self.write()
+
+    def hold(self, rows: Sequence[Rows]) -> None:
+        """Keep rows in memory. They count from now on, and are safe when they are written."""
         self._rows.extend(rows)
+        self._fresh.extend(rows)
+
+    def write(self) -> None:
+        """Write what is held. Raises `OSError` as `add` does."""
+        fresh, self._fresh = self._fresh, []
         if self._path is None:
             return
-        self._unwritten += b"".join(map(_line, rows))
+        self._unwritten += b"".join(map(_line, fresh))
         if self._file is None:
             self._file = self._open(self._path)
         _append(self._file, bytes(self._unwritten))

@@ -92,6 +92,8 @@ class Node:
         self._journal = Journal(journals, self.id)
         self._store: Store | None = None
         self._rows: list[Rows] = []
+        #: Rows that are being written, to the store or to the journal: nobody has them yet.
+        self._under_way = 0
         self._states = States(self.id, clock=clock, wake=self._wake)
         self._leases = Leases()
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -117,7 +119,7 @@ class Node:
     @property
     def waiting(self) -> int:
         """How many settled requests the store does not have yet."""
-        return len(self._rows) + len(self._journal)
+        return len(self._rows) + self._under_way + len(self._journal)
 
     @property
     def is_away(self) -> bool:
@@ -333,20 +335,30 @@ class Node:
     async def _flush(self) -> None:
         left = len(self._rows)
         while left > 0 or self._states.waiting:
-            if self._away_since is not None or self._store is None:
-                await self._to_journal(self._take_rows())
-                return
-            batch = self._take_rows(BATCH)
+            is_away = self._away_since is not None or self._store is None
+            batch = self._take_rows(None if is_away else BATCH)
             left -= BATCH
+            self._under_way = len(batch)
             try:
-                await self._commit_what_can_be(self._store, batch)
-            except StoreError as error:
-                # Whatever it is that it refuses, the rows are not lost by it.
-                self._went_away(error)
-                await self._to_journal(batch)
-            except asyncio.CancelledError:
-                self._rows[:0] = batch
-                raise
+                await self._write(batch)
+            finally:
+                self._under_way = 0
+            if is_away:
+                return
+
+    async def _write(self, batch: list[Rows]) -> None:
+        if self._away_since is not None or self._store is None:
+            await self._to_journal(batch)
+            return
+        try:
+            await self._commit_what_can_be(self._store, batch)
+        except StoreError as error:
+            # Whatever it is that it refuses, the rows are not lost by it.
+            self._went_away(error)
+            await self._to_journal(batch)
+        except asyncio.CancelledError:
+            self._rows[:0] = batch
+            raise
 
     async def _commit_what_can_be(self, store: Store, batch: Sequence[Rows]) -> None:
         try:
@@ -390,7 +402,10 @@ class Node:
                     self._rows[:0] = batch
                     self._wake()
                     return
-                await asyncio.to_thread(self._journal.add, batch)
+                # Rows count once, or a request would be refused that there is room for.
+                self._under_way = 0
+                self._journal.hold(batch)
+                await asyncio.to_thread(self._journal.write)
         except OSError as error:
             _LOG.error("the journal cannot be written, and keeps its rows in memory: %s", error.strerror)
         except asyncio.CancelledError:
