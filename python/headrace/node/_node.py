@@ -182,10 +182,10 @@ class Node:
 
     def admit(self, key: str | None, limits: KeyLimits | None) -> Refusal | Coroutine[Any, Any, Refusal | None] | None:
         """Say whether a request may begin. A coroutine, where the store has to be asked first; None: it may."""
-        if self._away_since is not None:
-            refused = self._too_long_away()
-            if refused is not None:
-                return refused
+        # Also of a store that hangs and is not yet known to be away.
+        refused = self._too_much_waits()
+        if refused is not None:
+            return refused
         if key is None or limits is None:
             return None
         now = self._clock()
@@ -294,7 +294,7 @@ class Node:
             async with self._store.transaction() as tx:
                 await tx.execute_many(_BACK, left)
 
-    def _too_long_away(self) -> Refusal | None:
+    def _too_much_waits(self) -> Refusal | None:
         if self.waiting >= self._journal_limit:
             return _away("the journal of what it could not take is full")
         since = self._away_since
