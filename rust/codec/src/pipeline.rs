@@ -332,7 +332,16 @@ fn message_of(
     match event {
         Some(name) => {
             let name = message.header_bytes(name.clone());
-            payload(message.payload, name, message.repeats_headers, normalizer.get(), template, &mut out);
+            // What is in a chunk has a template of its own, and the chunk has none.
+            let is_read = match normalizer {
+                Normalizer::Invoke(invoke) if message.payload.starts_with(b"{") => {
+                    invoke.value(message.payload, name, &mut out).is_ok()
+                }
+                _ => false,
+            };
+            if !is_read {
+                payload(message.payload, name, message.repeats_headers, normalizer.get(), template, &mut out);
+            }
         }
         None => failure_of(message, &mut out),
     }
