@@ -219,6 +219,46 @@ fn what_comes_between_two_answers_makes_a_connection_unfit() {
     });
 }
 
+#[test]
+fn the_rest_of_another_answer_is_nothing_of_this_one() {
+    run(async {
+        let created = r#"{"type":"response.created"}"#;
+        let late = r#"{"type":"response.output_text.delta","delta":"of somebody else"}"#;
+        let note = r#"{"type":"codex.rate_limits"}"#;
+        let (url, server) = serve(move |listener| {
+            let (mut peer, _) = accept(listener, None);
+            for _ in 0..2 {
+                peer.next();
+                peer.say(Opcode::Text, note.as_bytes());
+                peer.say(Opcode::Text, created.as_bytes());
+                peer.say(Opcode::Text, late.as_bytes());
+                peer.say(Opcode::Text, b"{\"end\":true}");
+            }
+            peer.next();
+            // What it did not say in time, and then what it was asked.
+            peer.say(Opcode::Text, late.as_bytes());
+            peer.say(Opcode::Text, created.as_bytes());
+            // On a new one nobody else was answered.
+            let (mut peer, _) = accept(listener, None);
+            peer.next();
+            peer.say(Opcode::Text, late.as_bytes());
+            peer.say(Opcode::Text, b"{\"end\":true}");
+        });
+        let client = client();
+        let end = Some("{\"end\":true}\n\n");
+        for _ in 0..2 {
+            let (_, body) = talk(&client, ask(&url, "{}"), end).await.expect("an answer");
+            assert_eq!(body, format!("data: {note}\n\ndata: {created}\n\ndata: {late}\n\ndata: {{\"end\":true}}\n\n"));
+        }
+        let failure = talk(&client, ask(&url, "{}"), end).await.expect_err("it is another's");
+        assert!(failure.died_unanswered(), "{failure:?}");
+        assert_eq!((failure.reused_socket, failure.bytes_received), (true, 0));
+        let (_, body) = talk(&client, ask(&url, "{}"), end).await.expect("an answer");
+        assert!(body.starts_with(&format!("data: {late}")), "{body}");
+        server.join().expect("the script");
+    });
+}
+
 /// A client whose patience with a silent peer is short.
 fn impatient() -> Client {
     let mut config = config();

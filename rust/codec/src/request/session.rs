@@ -241,21 +241,31 @@ pub fn response_id(event: &[u8]) -> Option<String> {
 /// Whether an event is an answer's last one, well or not (`response.completed`, `.incomplete`, `.failed`, `error`).
 #[must_use]
 pub fn is_end(event: &[u8]) -> bool {
-    let kind = || {
-        let mut s = Scanner::new(event);
-        let mut members = s.object().ok()?;
-        while let Some(key) = s.key(&mut members).ok()? {
-            if key.decode() == "type" {
-                return s.string_or_skip().ok()?.map(|kind| kind.decode().into_owned());
-            }
-            s.skip().ok()?;
-        }
-        None
-    };
     let ends = |kind: String| {
         matches!(kind.as_str(), "response.completed" | "response.incomplete" | "response.failed" | "error")
     };
-    kind().is_some_and(ends)
+    kind(event).is_some_and(ends)
+}
+
+/// An event's type.
+fn kind(event: &[u8]) -> Option<String> {
+    let mut s = Scanner::new(event);
+    let mut members = s.object().ok()?;
+    while let Some(key) = s.key(&mut members).ok()? {
+        if key.decode() == "type" {
+            return s.string_or_skip().ok()?.map(|kind| kind.decode().into_owned());
+        }
+        s.skip().ok()?;
+    }
+    None
+}
+
+/// Whether an answer begins with this event. `Some(false)`: it is a part of one that began before it; `None`: it is a
+/// part of none (an error, a note).
+#[must_use]
+pub fn begins(event: &[u8]) -> Option<bool> {
+    let kind = kind(event)?;
+    kind.starts_with("response.").then_some(matches!(kind.as_str(), "response.created" | "response.queued"))
 }
 
 /// The id and the output items of a response object in an event that ends an answer well (`response.completed`,
@@ -373,6 +383,23 @@ mod tests {
         match session.frame(message.as_bytes()).unwrap() {
             Frame::Create { body, items } => (String::from_utf8(body).unwrap(), String::from_utf8(items).unwrap()),
             other @ Frame::WarmUp { .. } => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_begins_an_answer_is_told_from_what_goes_on_with_one() {
+        for (event, begins_one) in [
+            (r#"{"response":{"type":"x"},"type":"response.created"}"#, Some(true)),
+            (r#"{"type":"response.queued"}"#, Some(true)),
+            (r#"{"type":"response.output_text.delta","delta":"response.created"}"#, Some(false)),
+            (r#"{"t\u0079pe":"response.completed"}"#, Some(false)),
+            (r#"{"type":"error"}"#, None),
+            (r#"{"type":"codex.rate_limits"}"#, None),
+            (r#"{"type":5}"#, None),
+            ("{}", None),
+            ("[DONE]", None),
+        ] {
+            assert_eq!(begins(event.as_bytes()), begins_one, "{event}");
         }
     }
 

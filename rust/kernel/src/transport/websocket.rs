@@ -4,7 +4,9 @@
 //! 2. A pooled connection has switched already. Whatever it was opened with is its key in the pool: it answers for one
 //!    credential only.
 //! 3. An answer to the switch other than 101 is an answer as over HTTP, with its status and its body.
-//! 4. One exchange at a time: what comes between two of them makes a connection unfit for another.
+//! 4. One exchange at a time: what comes between two of them makes a connection unfit for another. What of an answer
+//!    comes first over a used connection, and is no answer's beginning, belongs to the one before, who may have been
+//!    anybody: the connection has died unanswered then.
 
 use std::cell::RefCell;
 use std::io::IoSlice;
@@ -12,6 +14,7 @@ use std::task::{Context, Poll, ready};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use headrace_codec::request::session::begins;
 use headrace_http1::WriteError;
 use headrace_http1::websocket::{self, Message, Opcode, Reader, Role};
 use memchr::memchr2;
@@ -83,7 +86,9 @@ struct Session {
     /// Events that were not asked for yet, and how much of them was.
     events: Vec<u8>,
     events_at: usize,
-    /// The other side has closed, or the connection has ended.
+    /// It was used before, and no answer has begun since.
+    expecting: bool,
+    /// The other side has closed, or the connection has ended or is of no use.
     over: bool,
     failed: Option<Cause>,
 }
@@ -94,6 +99,7 @@ impl WsExchange {
         let message = std::mem::take(&mut spec.body).concat();
         let state = if opened.is_some() {
             let mut session = Session::new(io, &[]);
+            session.expecting = true;
             session.say(Opcode::Text, &message);
             State::Open(session)
         } else {
@@ -164,7 +170,7 @@ impl WsExchange {
                         let _ = session.poll_send(cx, &mut self.sent);
                         if session.over {
                             if self.reused {
-                                // A farewell that came too late is nothing of an answer.
+                                // A farewell that came too late is nothing of an answer, nor is the rest of another.
                                 self.received = 0;
                             }
                             return Poll::Ready(Err(session.failed.take().unwrap_or(Cause::Closed)));
@@ -236,6 +242,7 @@ impl Session {
             out_at: 0,
             events: Vec::new(),
             events_at: 0,
+            expecting: false,
             over: false,
             failed: None,
         };
@@ -299,7 +306,7 @@ impl Session {
                     match message {
                         None | Some(Message::Pong) => {}
                         // A vendor that answers JSON in binary frames means text; what is none the decoder refuses.
-                        Some(Message::Text(text) | Message::Binary(text)) => event(&mut self.events, &text),
+                        Some(Message::Text(text) | Message::Binary(text)) => self.take_in(&text),
                         Some(Message::Ping(payload)) => self.say(Opcode::Pong, &payload),
                         Some(Message::Close(code)) => {
                             let code = code.unwrap_or(1000);
@@ -315,6 +322,17 @@ impl Session {
                 }
             }
         }
+    }
+
+    fn take_in(&mut self, text: &[u8]) {
+        if self.expecting {
+            match begins(text) {
+                Some(true) => self.expecting = false,
+                Some(false) => return self.over = true,
+                None => {}
+            }
+        }
+        event(&mut self.events, text);
     }
 
     /// Hands over events, at most `max` bytes. `false`: there are none.
