@@ -583,24 +583,29 @@ def test_a_row_that_the_store_cannot_hold_does_not_stop_the_others(
 def test_a_stop_keeps_what_the_store_does_not_take_any_more(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:{tmp_path}/store.db"
+    url, journals = f"sqlite:{tmp_path}/store.db", tmp_path / "journals"
     monkeypatch.setattr("headrace.node._node.STOP_S", 0.2)
 
     async def body() -> None:
-        node = Node(url, journals=tmp_path / "journals", clock=time.time)
-        await node.start()
+        node = Node(url, journals=journals, clock=time.time)
         blocker = await open_store(url)
+        await node.start()
         async with blocker.transaction() as tx:
             # Another process that writes, and does not come to its end.
             await tx.execute("DELETE FROM node_requests")
             for n in range(5):
                 node.settled(settled(n))
-            await asyncio.sleep(0.05)
+            # A commit waits for it, and what is put away in order waits for the commit.
+            await until(lambda: node._under_way)
+            await asyncio.sleep(0.1)
+            began = time.monotonic()
             stopping = asyncio.create_task(node.stop())
-            await asyncio.sleep(0.4)
+            # Whoever stops us kills us soon: the rows are safe before the store lets go of anything.
+            await until(lambda: sum(len(one.read_bytes().splitlines()) for one in journals.glob("journal-*")) == 5)
+            assert time.monotonic() - began < 5
         await stopping
         await blocker.close()
-        again = Node(url, journals=tmp_path / "journals", clock=time.time)
+        again = Node(url, journals=journals, clock=time.time)
         await again.start()
         await until(lambda: not again.is_away and again.waiting == 0)
         await again.stop()

@@ -49,6 +49,8 @@ CLEAN_S: Final = 600.0
 DAY_S: Final = 86_400.0
 #: Seconds that the last rows have at a stop.
 STOP_S: Final = 5.0
+#: Seconds that other tasks have to end before that: rows are to be safe before whoever stops a service loses patience, 10 s mostly.
+ENDED_S: Final = 1.0
 
 _REQUEST: Final = insert("node_requests", REQUEST_COLUMNS)
 _ATTEMPT: Final = insert("node_attempts", ATTEMPT_COLUMNS)
@@ -154,7 +156,9 @@ class Node:
         ended = [task for task in self._tasks if task is not self._flushing]
         for task in ended:
             task.cancel()
-        await asyncio.gather(*ended, return_exceptions=True)
+        if ended:
+            # One that waits for a hanging store ends with the store.
+            await asyncio.wait(ended, timeout=ENDED_S)
         try:
             async with asyncio.timeout(STOP_S):
                 if self._flushing is not None:
@@ -163,9 +167,11 @@ class Node:
                 if self._away_since is None:
                     await self._give_back()
         except (TimeoutError, StoreError) as error:
-            _LOG.warning("%d requests stay in the journal: %s", self.waiting, error)
+            why = str(error) or f"the store did not take them within {STOP_S:g} s"
+            _LOG.warning("%d requests stay in the journal: %s", self.waiting, why)
         if self._rows:
             await asyncio.to_thread(self._journal.add, self._take_rows())
+        await asyncio.gather(*ended, return_exceptions=True)
         if self._store is not None:
             await self._store.close()
         self._journal.close()
