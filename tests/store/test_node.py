@@ -595,9 +595,8 @@ def test_a_stop_keeps_what_the_store_does_not_take_any_more(
             await tx.execute("DELETE FROM node_requests")
             for n in range(5):
                 node.settled(settled(n))
-            # A commit waits for it, and what is put away in order waits for the commit.
-            await until(lambda: node._under_way)
-            await asyncio.sleep(0.1)
+            # By then a commit waits for it, and what is put away in order waits for the commit.
+            await asyncio.sleep(0.25)
             began = time.monotonic()
             stopping = asyncio.create_task(node.stop())
             # Whoever stops us kills us soon: the rows are safe before the store lets go of anything.

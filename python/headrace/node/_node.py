@@ -49,7 +49,8 @@ CLEAN_S: Final = 600.0
 DAY_S: Final = 86_400.0
 #: Seconds that the last rows have at a stop.
 STOP_S: Final = 5.0
-#: Seconds that other tasks have to end before that: rows are to be safe before whoever stops a service loses patience, 10 s mostly.
+#: Seconds that other tasks have to end before that: the rows are to be safe before a supervisor loses patience, which
+#: is 10 s mostly.
 ENDED_S: Final = 1.0
 
 _REQUEST: Final = insert("node_requests", REQUEST_COLUMNS)
