@@ -45,6 +45,8 @@ WATCH_S: Final = 1.0
 #: Objects after which the collector looks for cycles. A request leaves none and holds some ten at a time; the default
 #: of 700 goes over those of some dozens of requests again and again.
 COLLECT_AFTER: Final = 10_000
+#: Seconds after the start at which what starting took is given back.
+TRIM_S: Final = 0.5
 #: The default of 5 ms lets a busy thread keep the interpreter from the event loop for as long.
 SWITCH_S: Final = 0.0005
 
@@ -141,6 +143,8 @@ class _Process:
         # What was loaded stays: the collector need not look at it again, nor now, when it would delay the start.
         gc.freeze()
         gc.set_threshold(COLLECT_AFTER, 10, 10)
+        # After the first answer, most likely: it need not wait for this.
+        loop.call_later(TRIM_S, self._edge.trim)
         self._edge.set_ready(True)
         host, port = self._edge.address
         where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
