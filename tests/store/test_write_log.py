@@ -103,6 +103,7 @@ def test_a_file_that_takes_its_place_is_watched_in_turn(wal):
         wal.unlink()
         for _ in range(3):
             await heard.next()
+        assert heard.count >= 5
         written.close()
 
     asyncio.run(run())
@@ -117,8 +118,10 @@ def test_without_the_kernel_s_help_a_timer_looks(wal, monkeypatch):
         heard = Heard()
         written = Written(asyncio.get_running_loop(), wal, heard)
         await heard.next()
+        assert heard.count == 1
         wal.write_bytes(b"frames and more")
         await heard.next()
+        assert heard.count >= 2
         written.close()
 
     monkeypatch.setattr(_written, "FileWatchRef", refuse)

@@ -12,8 +12,10 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
+
+from tests.support.listening import listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,17 +78,8 @@ def upstream(*script: tuple[int, dict[str, str], bytes]) -> Iterator[Upstream]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    told.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with listening(Handler) as told.url:
         yield told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class Served:
@@ -190,17 +183,8 @@ def bearers(takes: Callable[[str], bool], answer: bytes) -> Iterator[Bearers]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    told.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with listening(Handler) as told.url:
         yield told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @dataclass

@@ -7,9 +7,11 @@ import json
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from tests.support.listening import listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,14 +133,5 @@ def token_server(*script: tuple[int, dict[str, str], Any], **how: Any) -> Iterat
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    told.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with listening(Handler) as told.url:
         yield told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

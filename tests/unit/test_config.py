@@ -440,4 +440,5 @@ def test_any_damage_is_taken_or_refused_in_words(data):
             case _:
                 where = data.draw(st.integers(0, len(lines[at])))
                 lines[at] = lines[at][:where] + data.draw(st.text(max_size=3)) + lines[at][where:]
-    refused_or_taken("\n".join(lines))
+    taken = refused_or_taken("\n".join(lines))
+    assert taken is None or isinstance(taken, Config)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from headrace.node._tables import REQUEST_COLUMNS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -146,23 +148,8 @@ Rows: TypeAlias = tuple[tuple["Value", ...], tuple[tuple["Value", ...], ...]]
 """A request's row and its attempts' rows."""
 
 
-#: Of a settlement, in the order of the columns.
-_COUNTED: Final = attrgetter(
-    "attempts",
-    "input_tokens",
-    "output_tokens",
-    "cached_input_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "intents",
-    "events",
-    "bytes_sent",
-    "bytes_received",
-    "bytes_to_client",
-    "decide_s",
-    "first_byte_s",
-    "total_s",
-)
+#: Of a settlement, whose names are the columns'.
+_COUNTED: Final = attrgetter(*REQUEST_COLUMNS[REQUEST_COLUMNS.index("attempts") : REQUEST_COLUMNS.index("cost_usd")])
 
 
 def rows_of(node: str, told: Settled) -> Rows:
